@@ -1,0 +1,70 @@
+"""One family of errors that a person can act on.
+
+Each says what is wrong with the value seen, why it matters, and what to type instead; the command line
+prints it and ends with its exit status. Whatever is not of this family is a bug of ours and keeps its
+traceback. `assert` is for invariants only.
+"""
+
+from collections.abc import Sequence
+
+
+class GptwrightError(Exception):
+    """Something a person can mend.
+
+    Args:
+        problem: what is wrong, with the value that was seen.
+        why: why it matters, or what follows from it.
+        fix: what to do or type instead.
+    """
+
+    exit_status = 2
+
+    def __init__(self, problem: str, *, why: str | None = None, fix: str | None = None) -> None:
+        self.problem = problem
+        self.why = why
+        self.fix = fix
+        lines = [problem]
+        if why:
+            lines.append(f"  why: {why}")
+        if fix:
+            lines.append(f"  fix: {fix}")
+        super().__init__("\n".join(lines))
+
+
+class ConfigError(GptwrightError):
+    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+    @classmethod
+    def of(cls, problems: Sequence["ConfigError"]) -> "ConfigError":
+        """One error that reports every problem at once, so that a config is mended in one go."""
+        if len(problems) == 1:
+            return problems[0]
+        return cls(
+            f"{len(problems)} settings cannot be used:\n" + "\n".join(f"- {problem}" for problem in problems)
+        )
+
+
+class DataError(GptwrightError):
+    """A corpus or token dataset is missing, damaged, or does not fit what is asked of it."""
+
+
+class DeviceError(GptwrightError):
+    """The device asked for is not there, or cannot do what is asked of it."""
+
+
+class RunError(GptwrightError):
+    """A run folder is missing, damaged, in use, or already taken."""
+
+
+class CheckpointError(GptwrightError):
+    """A checkpoint is missing, damaged, or belongs to another config or dataset."""
+
+
+class DiskFullError(GptwrightError):
+    """There is no room left where something had to be written."""
+
+
+class RunFailedError(GptwrightError):
+    """The input was good and the run went wrong: the answer is bad, not the question."""
+
+    exit_status = 1
