@@ -1,0 +1,1 @@
+"""Pure functions of numbers: parameters, FLOPs, and the noise of an evaluation."""

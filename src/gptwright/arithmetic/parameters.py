@@ -1,0 +1,72 @@
+"""How many parameters a GPT-2-shaped model has, by part, without building it.
+
+Counts follow nanoGPT's model: token and position tables, two layer norms and two linear pairs a block, a
+final layer norm, and an output head that shares the token table unless untied. nanoGPT prints everything
+but the position table.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCount:
+    """Parameters by part.
+
+    Attributes:
+        token_embedding: vocab_size × n_embd.
+        position_embedding: block_size × n_embd.
+        blocks: everything inside the blocks.
+        final_norm: the last layer norm.
+        head: the output head's own weights; 0 where it shares the token embedding.
+        decayed: those in tensors of two dimensions, which weight decay applies to.
+    """
+
+    token_embedding: int
+    position_embedding: int
+    blocks: int
+    final_norm: int
+    head: int
+    decayed: int
+
+    @property
+    def total(self) -> int:
+        """Every parameter once."""
+        return self.token_embedding + self.position_embedding + self.blocks + self.final_norm + self.head
+
+    @property
+    def nanogpt(self) -> int:
+        """What nanoGPT prints: everything but the position table."""
+        return self.total - self.position_embedding
+
+    @property
+    def in_flops(self) -> int:
+        """Those that count as 6 FLOPs a token: nanoGPT's count, with one vocabulary matrix if untied."""
+        return self.nanogpt - (self.token_embedding if self.head else 0)
+
+    @property
+    def not_decayed(self) -> int:
+        """Those in vectors: layer norms and biases."""
+        return self.total - self.decayed
+
+
+def count_parameters(
+    *, n_layer: int, n_embd: int, block_size: int, vocab_size: int, bias: bool, tie_weights: bool
+) -> ParameterCount:
+    """Counts the parameters of `gptwright.model.gpt.GPT` with these settings.
+
+    A block holds 12·n_embd² in matrices (3 for query, key and value, 1 for the attention's projection, 4
+    and 4 for the MLP), 2·n_embd in layer norms and, with biases, 11·n_embd more.
+    """
+    vocabulary = vocab_size * n_embd
+    positions = block_size * n_embd
+    head = 0 if tie_weights else vocabulary
+    matrices = n_layer * 12 * n_embd**2
+    vectors = n_layer * (2 * n_embd + (11 * n_embd if bias else 0))
+    return ParameterCount(
+        token_embedding=vocabulary,
+        position_embedding=positions,
+        blocks=matrices + vectors,
+        final_norm=n_embd * (2 if bias else 1),
+        head=head,
+        decayed=vocabulary + positions + head + matrices,
+    )

@@ -1,0 +1,68 @@
+"""`gptwright demo`."""
+
+import itertools
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from gptwright.cli.options import json_option, print_json
+from gptwright.config.load import load_config
+from gptwright.data.prepare import prepare
+from gptwright.errors import DataError
+from gptwright.record.run import RunFolder
+
+SAMPLE_TOKENS = 400
+
+
+@click.command(
+    help="""The whole story in a few minutes on a laptop CPU: data, training, evaluation, a sample.
+
+    Trains on Tiny Shakespeare, by download or from --from FILE; without either, on the source code of the
+    Python that runs this.
+    """
+)
+@click.option("--out", type=click.Path(path_type=Path), default="gptwright-demo", show_default=True)
+@click.option("--from", "from_file", type=click.Path(path_type=Path), help="A copy of Tiny Shakespeare.")
+@click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
+@json_option
+def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> None:
+    """Prepares, trains and samples, showing every step."""
+    from gptwright.cli.training import train_and_show
+    from gptwright.report.terminal import console_for
+    from gptwright.train.speak import Speaker
+
+    console = console_for(stderr=as_json)
+    dataset = _dataset(out, from_file, console)
+    folder = next(path for number in itertools.count(1) if not (path := out / f"run-{number}").exists())
+    loaded = load_config(["demo"], {"dataset": str(dataset), "out_dir": str(folder)})
+    document = train_and_show(loaded, console, plain=plain)
+    if document["ending"] == "finished":
+        text = "".join(Speaker.of(folder).speak(max_new_tokens=SAMPLE_TOKENS))
+        RunFolder(folder).save_sample(document["step"], text)
+        console.print("\n[bold]a sample[/]")
+        console.out(text, highlight=False)
+        console.print(f"\nmore of it: gptwright sample {escape(str(folder))}")
+        document["sample"] = text
+    if as_json:
+        print_json(document)
+
+
+def _dataset(out: Path, from_file: Path | None, console: Console) -> Path:
+    """Tiny Shakespeare's characters if they can be had, else the standard library's source."""
+    from gptwright.report.prepared import show_prepared
+
+    try:
+        source, target = "shakespeare", out / "shakespeare_char"
+        report = prepare(source, out=target, tokenizer="char", from_file=from_file)
+    except DataError as error:
+        if from_file is not None:
+            raise
+        console.print(f"[yellow]Tiny Shakespeare cannot be had:[/] {escape(error.problem)}")
+        console.print("The demo trains on the source of this Python's standard library instead.\n")
+        source, target = "pystdlib", out / "pystdlib_char"
+        report = prepare(source, out=target, tokenizer="char")
+    show_prepared(console, report)
+    console.print()
+    return target

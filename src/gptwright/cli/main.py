@@ -1,0 +1,77 @@
+"""The `gptwright` command: finds the verb, and turns errors into one message and an exit status.
+
+Exit status: 0 done; 1 it ran and the answer is bad; 2 the input was bad. Verbs are imported when they are
+called, so that help starts in a blink.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gptwright import __version__
+from gptwright.errors import GptwrightError
+
+VERBS = {
+    "demo": "the whole story in a few minutes: data, training, a sample",
+    "env": "what this machine can do, with every choice and its reason",
+    "prepare": "text, a folder or a named corpus to a token dataset",
+    "train": "train a GPT; writes a run folder",
+    "resume": "go on exactly where a run stopped",
+    "sample": "generate text from a run",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are the modules of this package, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of a first session."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"gptwright.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with their one line each, without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gptwright")
+def gptwright() -> None:
+    """Train small GPTs on the machine you have, and know what every number means."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    try:
+        gptwright.main(args=arguments, prog_name="gptwright", standalone_mode=False)
+    except GptwrightError as error:
+        from gptwright.report.terminal import show_error
+
+        show_error(error)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped", err=True)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; a traceback would only be noise. Nothing more can be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

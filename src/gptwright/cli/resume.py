@@ -1,0 +1,47 @@
+"""`gptwright resume`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gptwright.cli.options import (
+    SCHEMA_OPTIONS,
+    json_option,
+    overrides,
+    print_json,
+    schema_options,
+    split_arguments,
+)
+from gptwright.record.run import RunFolder
+
+
+@click.command(
+    context_settings=SCHEMA_OPTIONS,
+    help="""Go on exactly where a run stopped, from its newest checkpoint.
+
+    The run's own settings are used; --field=value changes those that neither the weights nor the order of
+    the data depend on, such as max_iters or the split of a step into micro-batches.
+    """,
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("unknown", nargs=-1, type=click.UNPROCESSED)
+@click.option("--checkpoint", metavar="NAME", help="An older checkpoint, or `best`; later ones are removed.")
+@click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
+@json_option
+@schema_options
+def command(
+    run: Path, unknown: tuple[str, ...], checkpoint: str | None, plain: bool, as_json: bool, **fields: Any
+) -> None:
+    """Resumes a run."""
+    from gptwright.cli.training import resume_and_show
+    from gptwright.report.terminal import console_for
+
+    positional, options = split_arguments(unknown)
+    if positional:
+        raise click.UsageError(f"resume takes one run folder; also given: {' '.join(positional)}")
+    given = overrides(fields, options) | {"out_dir": str(run)}
+    loaded = RunFolder.existing(run).load_config(given)
+    document = resume_and_show(loaded, console_for(stderr=as_json), checkpoint=checkpoint, plain=plain)
+    if as_json:
+        print_json(document)

@@ -1,0 +1,1 @@
+"""What a person asked for: the schema of settings, presets, and safe readers of config files."""

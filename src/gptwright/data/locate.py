@@ -1,0 +1,60 @@
+"""Finds the folder that a config's `dataset` means, or says what is there instead."""
+
+import difflib
+from pathlib import Path
+
+from gptwright.data.manifest import MANIFEST_NAME
+from gptwright.errors import DataError
+
+NANOGPT_TRAIN = "train.bin"
+
+# How nanoGPT's own dataset names are prepared here, with its numbers.
+_NANOGPT_COMMANDS = {
+    "shakespeare_char": "gptwright prepare shakespeare --tokenizer char --split nanogpt --out {out}",
+    "shakespeare": "gptwright prepare shakespeare --tokenizer gpt2 --split nanogpt --out {out}",
+}
+
+
+def locate(dataset: str, root: Path) -> Path:
+    """The folder of a dataset: a name under `root/data`, as nanoGPT has it, or a path.
+
+    Raises:
+        DataError: there is none; what is there and the command that makes it are named.
+    """
+    folder = root / "data" / dataset
+    if not _is_dataset(folder) and Path(dataset).is_dir():
+        folder = Path(dataset)
+    if _is_dataset(folder):
+        return folder
+    if folder.is_dir():
+        names = sorted(entry.name for entry in folder.iterdir())
+        raise DataError(
+            f"{folder} is not a token dataset: it has neither {MANIFEST_NAME} nor {NANOGPT_TRAIN}"
+            f" (it holds {', '.join(names[:6]) or 'nothing'})",
+            why="a trainer reads prepared token ids, not text",
+            fix=_command(dataset, folder if not names else folder.with_name(f"{folder.name}-tokens")),
+        )
+    there = _datasets_under(root / "data")
+    nearest = difflib.get_close_matches(Path(dataset).name, there, n=1)
+    listing = (
+        f"under {root / 'data'} are: {', '.join(there)}" if there else f"there are none under {root / 'data'}"
+    )
+    raise DataError(
+        f"there is no dataset '{dataset}'; {listing}",
+        fix=(f"did you mean '{nearest[0]}'? Or make it: " if nearest else "") + _command(dataset, folder),
+    )
+
+
+def _is_dataset(folder: Path) -> bool:
+    return (folder / MANIFEST_NAME).is_file() or (folder / NANOGPT_TRAIN).is_file()
+
+
+def _datasets_under(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted(entry.name for entry in folder.iterdir() if _is_dataset(entry))
+
+
+def _command(dataset: str, out: Path) -> str:
+    command = _NANOGPT_COMMANDS.get(dataset, "gptwright prepare YOUR_TEXT.txt --out {out}")
+    return command.format(out=out.as_posix())

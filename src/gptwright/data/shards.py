@@ -1,0 +1,103 @@
+"""Writes token ids as raw little-endian shards, and hashes them on the way.
+
+Up to 100 M tokens a split is one file, `train.bin` or `val.bin`, which nanoGPT itself can read. Beyond that
+it is `train-00000.bin` and so on, so that no file is larger than 400 MB. Nothing is read back: size, hash
+and largest id are known when the last byte is written.
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from gptwright.data.manifest import Dtype, ShardRecord
+from gptwright.data.tokenizer_base import Ids
+
+TOKENS_PER_SHARD = 100_000_000
+
+
+class ShardWriter:
+    """Appends ids to the shards of one split.
+
+    Args:
+        folder: where the shards go.
+        split: `train` or `val`; the start of their names.
+        dtype: how an id is stored.
+    """
+
+    def __init__(self, folder: Path, split: str, dtype: Dtype) -> None:
+        self.tokens = 0
+        self._folder = folder
+        self._split = split
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._records: list[ShardRecord] = []
+        self._file: BinaryIO | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"{self._split}-{len(self._records):05d}.bin"
+        self._digest = hashlib.sha256()
+        self._shard_tokens = 0
+        self._documents = 0
+        self._max_id = 0
+
+    def start_document(self) -> None:
+        """Counts a document that begins with the next id."""
+        self._documents += 1
+
+    def append(self, ids: Ids) -> None:
+        """Writes ids, going on in a new shard where one is full."""
+        while len(ids):
+            if self._shard_tokens == TOKENS_PER_SHARD:
+                self._end_shard()
+                self._begin()
+            ids, rest = np.split(ids, [TOKENS_PER_SHARD - self._shard_tokens])
+            self._write(ids)
+            ids = rest
+
+    def _write(self, ids: Ids) -> None:
+        if self._file is None:
+            self._file = (self._folder / self._name).open("wb")
+        raw = ids.astype(self._dtype).tobytes()
+        self._file.write(raw)
+        self._digest.update(raw)
+        self._shard_tokens += len(ids)
+        self.tokens += len(ids)
+        self._max_id = max(self._max_id, int(ids.max()))
+
+    def _end_shard(self) -> None:
+        if self._file is None:
+            return
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._file = None
+        self._records.append(
+            ShardRecord(
+                file=self._name,
+                tokens=self._shard_tokens,
+                documents=self._documents,
+                sha256=self._digest.hexdigest(),
+                max_id=self._max_id,
+            )
+        )
+
+    def finish(self) -> list[ShardRecord]:
+        """Makes everything durable and says what was written; a single shard gets the short name."""
+        self._end_shard()
+        if len(self._records) == 1:
+            short = f"{self._split}.bin"
+            (self._folder / self._records[0].file).rename(self._folder / short)
+            self._records[0] = self._records[0].model_copy(update={"file": short})
+        return self._records
+
+    def close(self) -> None:
+        """Lets go of an open file after a failure; its content is of no use."""
+        if self._file is not None:
+            # On a full disk the buffer cannot be flushed; the descriptor is closed regardless.
+            with suppress(OSError):
+                self._file.close()
+            self._file = None

@@ -1,0 +1,74 @@
+"""Writing files that are whole or absent.
+
+A file is written beside its place, flushed to the disk and then renamed, so that a crash at any moment
+leaves the old one or the new one. A full disk becomes one clear error.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gptwright import units
+from gptwright.errors import DiskFullError
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 text file in one step."""
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Writes a file in one step."""
+    beside = path.with_name(f".{path.name}.partial")
+    with disk_full_as_error(path.parent):
+        try:
+            with beside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Flushes a written file to the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames inside a folder durable; a no-op where folders cannot be opened (Windows)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def disk_full_as_error(folder: Path) -> Iterator[None]:
+    """Turns "no space left" from whatever writes inside the block into a `DiskFullError`.
+
+    Libraries written in other languages do not raise OSError, so their message is looked at too.
+    """
+    try:
+        yield
+    except Exception as error:
+        code = error.errno if isinstance(error, OSError) else None
+        if code in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)) or "No space left on device" in str(
+            error
+        ):
+            raise DiskFullError(
+                f"the disk of {folder} is full: {units.size(shutil.disk_usage(folder).free)} free",
+                why="nothing half-written was left there; what was written before is whole",
+                fix="free some space there and give the same command again",
+            ) from error
+        raise

@@ -1,0 +1,1 @@
+"""What this device is and can do: detection and measured peaks."""

@@ -1,0 +1,1 @@
+"""The GPT: its layers, attention with and without a cache, and generation."""

@@ -1,0 +1,94 @@
+"""Text generation with a key-value cache.
+
+A step reads every weight once, so on a CPU its time is the model's bytes over the memory bandwidth; without
+the cache it would also redo the whole context.
+
+Learned positions make a cache worthless once the window slides, because every token's position changes.
+So the window moves in jumps of half a block: when the block is full, its older half is dropped, the younger
+half is read in again, and half a block of cheap steps follows. The uncached path uses the same windows, and
+both give the same tokens under the same seed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gptwright.model.gpt import GPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """How the next token is drawn.
+
+    Attributes:
+        temperature: divides the logits; 0 takes the likeliest token.
+        top_k: keep only the k likeliest tokens; None keeps all.
+        top_p: keep the fewest likeliest tokens whose probabilities reach p; None keeps all.
+        seed: of the draws.
+    """
+
+    temperature: float = 0.8
+    top_k: int | None = 200
+    top_p: float | None = None
+    seed: int = 1337
+
+
+def window_start(length: int, block_size: int) -> int:
+    """Where the context of the next token begins, for a text of `length` tokens.
+
+    0 while the text fits the block; after that it moves in jumps of half a block.
+    """
+    if length <= block_size:
+        return 0
+    jump = max(1, block_size // 2)
+    return -(-(length - block_size) // jump) * jump
+
+
+def next_token(logits_V: Tensor, options: SamplingOptions, generator: torch.Generator) -> int:
+    """Draws one id from logits `[V]`: temperature first, then top-k, then top-p."""
+    if options.temperature == 0:
+        return int(logits_V.argmax())
+    logits_V = logits_V.float().cpu() / options.temperature
+    if options.top_k is not None and options.top_k < logits_V.numel():
+        kth = logits_V.topk(options.top_k).values[-1]
+        logits_V = logits_V.masked_fill(logits_V < kth, -torch.inf)
+    probabilities_V = logits_V.softmax(dim=0)
+    if options.top_p is not None:
+        sorted_V, order_V = probabilities_V.sort(descending=True)
+        # A token stays if those before it have not yet reached p; the first always stays.
+        beyond_V = sorted_V.cumsum(dim=0) - sorted_V >= options.top_p
+        beyond_V[0] = False
+        probabilities_V[order_V[beyond_V]] = 0
+    return int(torch.multinomial(probabilities_V, 1, generator=generator))
+
+
+def generate(
+    model: GPT, prompt: Sequence[int], *, options: SamplingOptions, cached: bool = True
+) -> Iterator[int]:
+    """Yields token ids after the prompt, without end; the caller stops when it has enough.
+
+    Args:
+        model: in eval mode.
+        prompt: at least one id.
+        options: how tokens are drawn.
+        cached: False recomputes the context for every token: the slow reference.
+    """
+    generator = torch.Generator().manual_seed(options.seed)
+    tokens = list(prompt)
+    cache = model.new_cache() if cached else None
+    cache_start = 0
+    block_size = model.shape.block_size
+    while True:
+        start = window_start(len(tokens), block_size)
+        if cache is not None:
+            if start != cache_start:
+                cache.length, cache_start = 0, start
+            start += cache.length
+        with torch.inference_mode():
+            context_1T = torch.tensor([tokens[start:]], device=model.device)
+            logits_V = model.next_logits(context_1T, cache)[0]
+            token = next_token(logits_V, options, generator)
+        tokens.append(token)
+        yield token

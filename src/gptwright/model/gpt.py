@@ -1,0 +1,184 @@
+"""nanoGPT's model: GPT-2 with learned positions, pre-norm blocks and GELU.
+
+Given nanoGPT's weights and batch, the loss agrees with nanoGPT's to floating-point noise, and parameters
+have its names (`transformer.h.0.attn.c_attn.weight`), so that its checkpoints fit. The loss is computed
+inside `forward`, so that a compiled model never hands out the logits, which at GPT-2's vocabulary are the
+largest tensor of all.
+
+Source: Radford et al. 2019 (GPT-2); initialization: standard deviation 0.02, and 0.02 / sqrt(2·n_layer)
+for projections into the residual stream, which 2·n_layer of them add up in.
+
+Shapes: B batch, T tokens, C n_embd, V vocab_size.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gptwright.config.schema import TrainConfig
+from gptwright.model.attention import CausalSelfAttention, KeyValueCache
+
+INITIAL_STD = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """All that decides the model's parameters, and its dropout."""
+
+    n_layer: int
+    n_head: int
+    n_embd: int
+    block_size: int
+    vocab_size: int
+    bias: bool
+    tie_weights: bool
+    dropout: float
+
+    @classmethod
+    def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
+        """The shape that a config asks for, over a vocabulary of `vocab_size`."""
+        return cls(
+            n_layer=config.n_layer,
+            n_head=config.n_head,
+            n_embd=config.n_embd,
+            block_size=config.block_size,
+            vocab_size=vocab_size,
+            bias=config.bias,
+            tie_weights=config.tie_weights,
+            dropout=config.dropout,
+        )
+
+
+class LayerNorm(nn.Module):
+    """Layer norm over the channels, its bias optional."""
+
+    def __init__(self, n_embd: int, *, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_embd))
+        self.bias = nn.Parameter(torch.zeros(n_embd)) if bias else None
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Normalizes `[B, T, C]` over C."""
+        return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class MLP(nn.Module):
+    """Two linear layers with GELU between, four times as wide inside."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
+        self.c_proj = nn.Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """`[B, T, C]` to `[B, T, C]`."""
+        y_BTC: Tensor = self.dropout(self.c_proj(F.gelu(self.c_fc(x_BTC))))
+        return y_BTC
+
+
+class Block(nn.Module):
+    """Attention, then the MLP, each on a normalized copy and added back."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(shape.n_embd, bias=shape.bias)
+        self.attn = CausalSelfAttention(
+            n_embd=shape.n_embd, n_head=shape.n_head, dropout=shape.dropout, bias=shape.bias
+        )
+        self.ln_2 = LayerNorm(shape.n_embd, bias=shape.bias)
+        self.mlp = MLP(shape)
+
+    def forward(self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None) -> Tensor:
+        """`[B, T, C]` to `[B, T, C]`."""
+        x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cache=cache)
+        y_BTC: Tensor = x_BTC + self.mlp(self.ln_2(x_BTC))
+        return y_BTC
+
+
+class GPT(nn.Module):
+    """The whole model. Build it under a fixed seed for the same weights anywhere."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(shape.vocab_size, shape.n_embd),
+                "wpe": nn.Embedding(shape.block_size, shape.n_embd),
+                "drop": nn.Dropout(shape.dropout),
+                "h": nn.ModuleList(Block(shape) for _ in range(shape.n_layer)),
+                "ln_f": LayerNorm(shape.n_embd, bias=shape.bias),
+            }
+        )
+        self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
+        if shape.tie_weights:
+            self.transformer["wte"].weight = self.lm_head.weight
+        self._initialize()
+
+    def _initialize(self) -> None:
+        residual_std = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() >= 2:
+                std = residual_std if name.endswith("c_proj.weight") else INITIAL_STD
+                nn.init.normal_(parameter, mean=0.0, std=std)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    def hidden(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """The normalized residual stream `[B, T, C]` after the last block.
+
+        Args:
+            tokens_BT: ids, at most `block_size` together with what the cache holds.
+            cache: what came before, continued by these tokens.
+        """
+        start = cache.length if cache is not None else 0
+        T = tokens_BT.shape[1]
+        positions_T = torch.arange(start, start + T, device=tokens_BT.device)
+        x_BTC = self.transformer["drop"](
+            self.transformer["wte"](tokens_BT) + self.transformer["wpe"](positions_T)
+        )
+        for layer, block in enumerate(self._blocks()):
+            x_BTC = block(x_BTC, layer=layer, cache=cache)
+        if cache is not None:
+            cache.length = start + T
+        y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
+        return y_BTC
+
+    def _blocks(self) -> nn.ModuleList:
+        blocks = self.transformer["h"]
+        assert isinstance(blocks, nn.ModuleList)
+        return blocks
+
+    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, *, per_window: bool = False) -> Tensor:
+        """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
+        logits_BTV = self.lm_head(self.hidden(tokens_BT))
+        losses = F.cross_entropy(
+            logits_BTV.flatten(0, 1), targets_BT.flatten(), reduction="none" if per_window else "mean"
+        )
+        return losses.view(targets_BT.shape).mean(dim=1) if per_window else losses
+
+    def next_logits(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """Logits `[B, V]` of the token after the last one."""
+        logits_BV: Tensor = self.lm_head(self.hidden(tokens_BT, cache)[:, -1])
+        return logits_BV
+
+    def new_cache(self, batch: int = 1) -> KeyValueCache:
+        """An empty cache for `block_size` tokens of `batch` sequences."""
+        return KeyValueCache(
+            n_layer=self.shape.n_layer,
+            batch=batch,
+            n_head=self.shape.n_head,
+            capacity=self.shape.block_size,
+            head_size=self.shape.n_embd // self.shape.n_head,
+            device=self.device,
+            dtype=self.lm_head.weight.dtype,
+        )

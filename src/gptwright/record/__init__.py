@@ -1,0 +1,1 @@
+"""A run's record: its folder, its metrics, and the log that people read."""

@@ -1,0 +1,1 @@
+"""Facts and records as people see them."""

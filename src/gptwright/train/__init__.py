@@ -1,0 +1,1 @@
+"""Training: choices about precision, the loop, evaluation and checkpoints."""

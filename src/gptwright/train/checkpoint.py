@@ -1,0 +1,283 @@
+"""Checkpoints: all that is needed to go on bit for bit, in files that hold no code.
+
+    checkpoints/step-00000250/
+      model.safetensors      the weights, by nanoGPT's names, float32
+      optimizer.safetensors  AdamW's two moments of each
+      state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
+
+Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
+state and of the schedule. A checkpoint is written beside, flushed and renamed; older ones are removed only
+after that, so a crash at any moment leaves a whole one. Reading verifies every byte and never unpickles.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from gptwright import units
+from gptwright.config.schema import TrainConfig
+from gptwright.errors import CheckpointError, DiskFullError
+from gptwright.files import disk_full_as_error, replace_bytes, sync_file, sync_folder
+from gptwright.record.run import RunFolder, checkpoint_name
+
+SCHEMA = "gptwright.checkpoint/1"
+TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+# Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
+FIXED_SETTINGS = (
+    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "seed", "sampling",
+)  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainState:
+    """What changes while a run trains, besides weights and optimizer.
+
+    Attributes:
+        step: updates done, which is also the data position.
+        best_val_loss: lowest validation loss so far; None before the first evaluation.
+        best_step: where it was.
+        last_eval_step: the latest step that was evaluated; None before the first.
+        pending_losses: losses of steps since the last line of metrics.
+        pending_seconds: training time of those steps.
+    """
+
+    step: int = 0
+    best_val_loss: float | None = None
+    best_step: int | None = None
+    last_eval_step: int | None = None
+    pending_losses: list[float] = field(default_factory=list)
+    pending_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCheckpoint:
+    """A verified checkpoint's state, and how long the metrics file was when it was written."""
+
+    name: str
+    state: TrainState
+    metrics_bytes: int
+
+
+def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
+    """What must be the same on resume, the sequences of a step included."""
+    values = {name: getattr(config, name) for name in FIXED_SETTINGS}
+    return values | {"vocab_size": vocab_size, "sequences_per_step": config.sequences_per_step}
+
+
+def save_checkpoint(
+    run: RunFolder,
+    *,
+    state: TrainState,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+    metrics_bytes: int,
+) -> str:
+    """Writes a checkpoint and makes `last` point to it; returns its name.
+
+    Raises:
+        DiskFullError: there is no room; nothing half-written is left, and older checkpoints stay.
+    """
+    name = checkpoint_name(state.step)
+    final = run.checkpoints / name
+    beside = run.checkpoints / f".{name}.partial"
+    tensors = dict(zip(TENSOR_FILES, (_weights(model), _moments(model, optimizer)), strict=True))
+    _require_space(run.checkpoints, sum(t.nbytes for part in tensors.values() for t in part.values()))
+    try:
+        with disk_full_as_error(run.checkpoints):
+            beside.mkdir(exist_ok=True)
+            for file, content in tensors.items():
+                save_file(content, beside / file)
+                sync_file(beside / file)
+            payload = {
+                "schema": SCHEMA,
+                "state": asdict(state),
+                "optimizer_step": _optimizer_step(optimizer),
+                "scaler": scaler.state_dict(),
+                "fixed": dict(fixed),
+                "dataset_fingerprint": dataset_fingerprint,
+                "metrics_bytes": metrics_bytes,
+                "files": {file: _file_identity(beside / file) for file in TENSOR_FILES},
+            }
+            replace_bytes(beside / "state.json", _sealed(payload))
+            if final.exists():
+                run.remove_checkpoint(name)
+            beside.rename(final)
+            sync_folder(run.checkpoints)
+            run.point("last", name)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return name
+
+
+def prune_checkpoints(run: RunFolder, keep: int) -> None:
+    """Removes all but the newest `keep` checkpoints and the best one."""
+    for name in run.checkpoint_names()[:-keep]:
+        if name != run.pointed("best"):
+            run.remove_checkpoint(name)
+
+
+def load_checkpoint(
+    run: RunFolder,
+    name: str,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+) -> LoadedCheckpoint:
+    """Verifies a checkpoint and puts it into model, optimizer and scaler.
+
+    Raises:
+        CheckpointError: it is damaged (the one before is offered), or config or dataset have changed.
+    """
+    payload = verified_payload(run, name)
+    _require_same(name, payload["fixed"], fixed)
+    if payload["dataset_fingerprint"] != dataset_fingerprint:
+        raise CheckpointError(
+            f"the dataset has changed since {run.checkpoints / name} was written",
+            why="the steps to come would not see the text that they would have seen",
+            fix="put the dataset back as it was, or start a new run on the new one",
+        )
+    folder = run.checkpoints / name
+    load_weights(model, folder)
+    _load_moments(model, optimizer, load_file(folder / TENSOR_FILES[1]), payload["optimizer_step"])
+    if payload["scaler"]:
+        scaler.load_state_dict(payload["scaler"])
+    return LoadedCheckpoint(
+        name=name, state=TrainState(**payload["state"]), metrics_bytes=payload["metrics_bytes"]
+    )
+
+
+def load_weights(model: nn.Module, folder: Path) -> None:
+    """Copies a verified checkpoint's weights into a model, wherever that is."""
+    weights = load_file(folder / TENSOR_FILES[0])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def verified_payload(run: RunFolder, name: str) -> dict[str, Any]:
+    """The contents of a checkpoint's state.json, once every file has its recorded sha256.
+
+    Raises:
+        CheckpointError: something does not; the newest whole checkpoint before it is named.
+    """
+    folder = run.checkpoints / name
+    damage = _damage(folder)
+    if damage is None:
+        return _unsealed(folder)
+    before = [other for other in run.checkpoint_names() if other < name]
+    whole = next((other for other in reversed(before) if _damage(run.checkpoints / other) is None), None)
+    raise CheckpointError(
+        f"checkpoint {folder} is damaged: {damage}",
+        why="its bytes are not those that were written, so nothing of it can be trusted",
+        fix=f"`gptwright resume {run.path} --checkpoint={whole}` goes on from the one before, which is whole"
+        if whole
+        else "no earlier checkpoint is whole; start the run anew in another folder",
+    )
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint's files, or None."""
+    try:
+        payload = _unsealed(folder)
+        if payload.get("schema") != SCHEMA:
+            return f"state.json has schema {payload.get('schema')!r}, not {SCHEMA!r}"
+        for file, expected in payload["files"].items():
+            if not (folder / file).is_file():
+                return f"{file} is missing"
+            if _file_identity(folder / file) != expected:
+                return f"{file} has another sha256 or size than state.json records"
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        return f"state.json: {error}"
+    return None
+
+
+def _sealed(payload: Mapping[str, Any]) -> bytes:
+    text = json.dumps(payload, sort_keys=True)
+    seal = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return json.dumps({"sha256": seal, "checkpoint": payload}, sort_keys=True, indent=1).encode("utf-8")
+
+
+def _unsealed(folder: Path) -> dict[str, Any]:
+    content = json.loads((folder / "state.json").read_bytes())
+    payload = content["checkpoint"]
+    text = json.dumps(payload, sort_keys=True)
+    if hashlib.sha256(text.encode("utf-8")).hexdigest() != content["sha256"]:
+        raise ValueError("its content is not what its sha256 says")
+    return dict(payload)
+
+
+def _file_identity(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _require_space(folder: Path, tensor_bytes: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < tensor_bytes:
+        raise DiskFullError(
+            f"a checkpoint needs {units.size(tensor_bytes)} and the disk of {folder} has"
+            f" {units.size(free)} free",
+            why="nothing was written; the checkpoints before are whole",
+            fix="free some space there, then `gptwright resume` the run",
+        )
+
+
+def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [key for key in before if before[key] != now[key]]
+    if changed:
+        raise CheckpointError(
+            f"settings differ from checkpoint {name}: "
+            + ", ".join(f"{key} was {before[key]} and is {now[key]}" for key in changed),
+            why="they fix the shapes of the weights or the order of the data",
+            fix="give the old values, or start a new run in another --out_dir",
+        )
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """Named parameters; a tied matrix appears once."""
+    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+
+
+def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}.{moment}": optimizer.state[p][moment].cpu().contiguous()
+        for name, p in model.named_parameters()
+        for moment in MOMENTS
+        if p in optimizer.state
+    }
+
+
+def _optimizer_step(optimizer: torch.optim.Optimizer) -> float:
+    """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
+    return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
+
+
+def _load_moments(
+    model: nn.Module, optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor], step: float
+) -> None:
+    if not moments:
+        return
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    order = [names[p] for group in optimizer.param_groups for p in group["params"]]
+    state = {
+        index: {"step": torch.tensor(step)} | {moment: moments[f"{name}.{moment}"] for moment in MOMENTS}
+        for index, name in enumerate(order)
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,75 @@
+"""The loss of a split on a fixed set of windows, in eval mode.
+
+nanoGPT draws new random batches for every evaluation, so two of its numbers differ without any training in
+between. Here the windows of a run never change, and each window's loss is kept, so that every printed loss
+has a standard error and two evaluations can be compared window by window.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gptwright.arithmetic.noise import MeanLoss, mean_loss
+from gptwright.data.sampling import evaluation_starts, gather
+from gptwright.files import replace_bytes
+from gptwright.train.session import Session
+
+
+class Evaluator:
+    """Evaluates both splits of a session's dataset on windows that are drawn once."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        config = session.config
+        self.starts = {
+            name: evaluation_starts(
+                split,
+                block_size=config.block_size,
+                windows=config.eval_iters * config.batch_size,
+                seed=config.seed,
+            )
+            for name, split in session.dataset.splits.items()
+        }
+
+    def evaluate(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Per-window losses `[windows]` in nats a token, by split."""
+        model = self.session.model
+        model.eval()
+        try:
+            return {name: self._window_losses(name) for name in ("train", "val")}
+        finally:
+            model.train()
+
+    def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
+        session, starts = self.session, self.starts[name]
+        split = session.dataset.splits[name]
+        device = session.precision.device.torch_device
+        losses = []
+        with torch.no_grad():
+            for begin in range(0, len(starts), session.config.batch_size):
+                batch = starts[begin : begin + session.config.batch_size]
+                tokens_BT, targets_BT = gather(split, batch, session.config.block_size)
+                with session.precision.autocast():
+                    losses_B = session.forward(
+                        torch.from_numpy(tokens_BT).to(device),
+                        torch.from_numpy(targets_BT).to(device),
+                        per_window=True,
+                    )
+                losses.append(losses_B.float())
+        result: npt.NDArray[np.float32] = torch.cat(losses).cpu().numpy()
+        return result
+
+
+def summarized(losses: dict[str, npt.NDArray[np.float32]]) -> dict[str, MeanLoss]:
+    """Mean and standard error of each split."""
+    return {name: mean_loss(values) for name, values in losses.items()}
+
+
+def save_window_losses(folder: Path, step: int, losses: dict[str, npt.NDArray[np.float32]]) -> None:
+    """Keeps the validation windows' losses of one evaluation as a .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, losses["val"], allow_pickle=False)
+    replace_bytes(folder / f"val-{step:08d}.npy", buffer.getvalue())

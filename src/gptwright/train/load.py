@@ -1,0 +1,37 @@
+"""A trained model out of a run folder, ready to generate or to be measured."""
+
+from gptwright.data.tokenizers import Tokenizer, load_tokenizer
+from gptwright.errors import CheckpointError
+from gptwright.hardware.detect import Device
+from gptwright.model.gpt import GPT, ModelShape
+from gptwright.record.run import RunFolder
+from gptwright.train.checkpoint import load_weights, verified_payload
+
+
+def load_model(run: RunFolder, *, checkpoint: str | None, device: Device) -> tuple[GPT, Tokenizer, str]:
+    """The model of a checkpoint in eval mode, the run's tokenizer, and the checkpoint's name.
+
+    Args:
+        run: an existing run.
+        checkpoint: a name, `last` or `best`; None takes the best, else the last.
+        device: where the model goes.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
+    names = [checkpoint] if checkpoint else ["best", "last"]
+    candidates = (run.pointed(name) if name in ("best", "last") else name for name in names)
+    name = next((c for c in candidates if c in run.checkpoint_names()), None)
+    if name is None:
+        raise CheckpointError(
+            f"{run.path} has no checkpoint" + (f" {checkpoint!r}" if checkpoint else " yet"),
+            fix=f"it has {', '.join(run.checkpoint_names())}"
+            if run.checkpoint_names()
+            else f"`gptwright resume {run.path}` trains until there is one",
+        )
+    payload = verified_payload(run, name)
+    config = run.load_config().config
+    model = GPT(ModelShape.of(config, payload["fixed"]["vocab_size"]))
+    load_weights(model, run.checkpoints / name)
+    model.to(device.torch_device).eval()
+    return model, load_tokenizer(run.tokenizer_path), name

@@ -1,0 +1,138 @@
+"""Which dtype multiplies matrices, and whether to compile: each a choice with its reason.
+
+Weights, gradients and the optimizer stay in float32; `autocast` lowers the matrix multiplications only.
+float16 needs a gradient scaler, because its smallest numbers are too large for gradients. bfloat16 is never
+picked where the hardware only emulates it: 7 to 9 times slower than float16 on the cards concerned.
+"""
+
+import contextlib
+import importlib.util
+import shutil
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from gptwright.errors import DeviceError
+from gptwright.facts import Fact, Origin
+from gptwright.hardware.detect import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How a run computes.
+
+    Attributes:
+        device: where.
+        dtype: `float32`, `bfloat16` or `float16`.
+    """
+
+    device: Device
+    dtype: str
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """What torch calls the dtype."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The context of a forward pass."""
+        if self.dtype == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.torch_dtype)
+
+    def scaler(self) -> torch.amp.GradScaler:
+        """A gradient scaler that does something for float16 alone."""
+        return torch.amp.GradScaler(self.device.type, enabled=self.dtype == "float16")
+
+
+def choose_dtype(request: str, device: Device) -> tuple[str, str]:
+    """The dtype for a request (`auto` or a name) on a device, and why.
+
+    Raises:
+        DeviceError: a GPU is asked for a dtype that it would only emulate.
+    """
+    native = device.native_dtypes
+    if device.type == "cpu":
+        return _choose_cpu_dtype(request, device)
+    if request == "auto":
+        if device.type == "mps":
+            return "float32", "float16 gains little on Apple GPUs and needs a scaler"
+        if "bfloat16" in native:
+            return "bfloat16", f"{device.name} multiplies it in hardware, and it needs no scaler"
+        return "float16", f"{device.name} has no bfloat16 in hardware; a gradient scaler is used"
+    if request not in native:
+        raise DeviceError(
+            f"dtype = {request!r} is not in {device.name}'s hardware",
+            why="it would be emulated, several times slower than float16",
+            fix=f"--dtype={native[-1]}, or --dtype=auto",
+        )
+    return request, "asked for"
+
+
+def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
+    if request == "auto":
+        return "float32", "autocast to bfloat16 gains little on a CPU at these sizes"
+    if request not in device.native_dtypes:
+        return "float32", f"{request} is not in this CPU's hardware (nanoGPT ignores dtype on a CPU too)"
+    return request, "asked for"
+
+
+def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
+    """Whether to compile the model, and why.
+
+    Raises:
+        DeviceError: it is asked for and the compiler that it needs is missing.
+    """
+    missing = missing_compiler(device)
+    if request == "auto":
+        if device.type != "cuda":
+            return (
+                False,
+                f"compilation gains nothing on {device.type} at these sizes and takes tens of seconds",
+            )
+        return (False, missing) if missing else (True, "pays on CUDA after about a minute")
+    if request and missing:
+        raise DeviceError(
+            f"compile = True cannot be done here: {missing}",
+            why="torch.compile generates code and compiles it on this machine",
+            fix="--compile=False, or install what is missing",
+        )
+    return bool(request), "asked for"
+
+
+def missing_compiler(device: Device) -> str | None:
+    """What torch.compile would need on this device and does not find, if anything."""
+    if device.type == "cuda":
+        return None if importlib.util.find_spec("triton") else "the package triton is not installed"
+    if device.type == "cpu":
+        found = any(shutil.which(compiler) for compiler in ("g++", "clang++", "c++", "cl"))
+        return None if found else "no C++ compiler is installed"
+    return None
+
+
+def device_fact(device: Device) -> Fact:
+    """The device that `auto` takes, as a choice."""
+    return Fact(
+        name="device",
+        value=str(device.torch_device),
+        text=f"{device.torch_device}: {device.name}",
+        origin=Origin.DERIVED,
+        reason="the fastest kind that is here",
+    )
+
+
+def choose_precision(
+    *, dtype: str, compile_model: bool | str, device: Device
+) -> tuple[Precision, bool, list[Fact]]:
+    """Dtype and compilation for a device, with the facts that say why."""
+    chosen_dtype, dtype_reason = choose_dtype(dtype, device)
+    compiled, compile_reason = choose_compile(compile_model, device)
+    facts = [
+        Fact(name="dtype", value=chosen_dtype, text=chosen_dtype, origin=Origin.DERIVED, reason=dtype_reason),
+        Fact(
+            name="compile", value=compiled, text=str(compiled), origin=Origin.DERIVED, reason=compile_reason
+        ),
+    ]
+    return Precision(device, chosen_dtype), compiled, facts

@@ -1,0 +1,181 @@
+"""Everything a run needs, checked and built before the first step.
+
+All that can be wrong with the input is found here, in the order in which a person would mend it: device,
+dataset, vocabulary, run folder. Nothing is written before every check has passed.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from gptwright.arithmetic.parameters import ParameterCount, count_parameters
+from gptwright.config.load import LoadedConfig
+from gptwright.config.schema import TrainConfig, warnings_of
+from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
+from gptwright.data.sampling import WindowSampler
+from gptwright.errors import ConfigError
+from gptwright.facts import Fact
+from gptwright.hardware.detect import find_device
+from gptwright.hardware.probe import measure_matmul_peak
+from gptwright.model.gpt import GPT, ModelShape
+from gptwright.optim.optimizers import build_adamw
+from gptwright.train.precision import Precision, choose_precision
+from gptwright.train.startup import startup_facts
+
+GPT2_VOCABULARY = 50257
+GPT2_PADDED_VOCABULARY = 50304
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A run ready to train.
+
+    Attributes:
+        config: the settings.
+        dataset: its tokens.
+        precision: device and dtype.
+        model: the model itself, for weights and checkpoints.
+        forward: the model as it is called, compiled or not.
+        optimizer: AdamW over the model.
+        scaler: for float16; it does nothing for the others.
+        sampler: the batch of any step.
+        parameters: counted by part.
+        vocab_size: rows of the token embedding.
+        peak_flops: measured matrix-multiply rate in FLOP/s, the denominator of MFU.
+        facts: the start-up table.
+        warnings: settings that rarely mean what was wanted.
+    """
+
+    config: TrainConfig
+    dataset: TokenDataset
+    precision: Precision
+    model: GPT
+    forward: Callable[..., Tensor]
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    sampler: WindowSampler
+    parameters: ParameterCount
+    vocab_size: int
+    peak_flops: float
+    facts: list[Fact]
+    warnings: list[str]
+
+
+def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -> Session:
+    """Checks a config against this machine and its dataset, and builds model and optimizer.
+
+    Args:
+        loaded: the settings with their sources.
+        dataset_folder: where a resumed run found its dataset, used if the name no longer leads there.
+
+    Raises:
+        GptwrightError: of the kind of whatever is wrong.
+    """
+    config = loaded.config
+    _require_one_process()
+    device = find_device(config.device)
+    precision, compiled, choices = choose_precision(
+        dtype=config.dtype, compile_model=config.compile, device=device
+    )
+    dataset = _open(config, dataset_folder)
+    vocab_size, vocab_reason = choose_vocab_size(config, dataset)
+    parameters = count_parameters(
+        n_layer=config.n_layer,
+        n_embd=config.n_embd,
+        block_size=config.block_size,
+        vocab_size=vocab_size,
+        bias=config.bias,
+        tie_weights=config.tie_weights,
+    )
+    model = _build_model(ModelShape.of(config, vocab_size), config.seed, precision)
+    forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
+    sampler = WindowSampler(
+        dataset.splits["train"],
+        block_size=config.block_size,
+        sequences_per_step=config.sequences_per_step,
+        seed=config.seed,
+        mode=config.sampling,
+        vocab_limit=dataset.vocab_size,
+    )
+    peak_flops = measure_matmul_peak(device, precision.torch_dtype)
+    return Session(
+        config=config,
+        dataset=dataset,
+        precision=precision,
+        model=model,
+        forward=forward,
+        optimizer=build_adamw(model, config, fused=device.type != "mps"),
+        scaler=precision.scaler(),
+        sampler=sampler,
+        parameters=parameters,
+        vocab_size=vocab_size,
+        peak_flops=peak_flops,
+        facts=startup_facts(
+            loaded,
+            device=device,
+            choices=choices,
+            dataset=dataset,
+            parameters=parameters,
+            vocabulary=(vocab_size, vocab_reason),
+            windows_per_epoch=sampler.windows_per_epoch,
+            peak_flops=peak_flops,
+        ),
+        warnings=warnings_of(config),
+    )
+
+
+def _require_one_process() -> None:
+    world_size = os.environ.get("WORLD_SIZE", "1")
+    if world_size != "1":
+        raise ConfigError(
+            f"torchrun started {world_size} processes, and gptwright trains in one",
+            why="each would train the same model into the same folder",
+            fix="start it without torchrun, or with --nproc_per_node=1",
+        )
+
+
+def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
+    name = config.dataset
+    if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
+        name = str(dataset_folder)
+    dataset = open_dataset(name)
+    for split in dataset.splits.values():
+        require_windows(split, config.block_size)
+        check_ids(split, dataset.vocab_size)
+    return dataset
+
+
+def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, str]:
+    """Rows of the token embedding, and why.
+
+    Raises:
+        ConfigError: the config's is smaller than the dataset's.
+    """
+    if config.vocab_size is None:
+        if dataset.vocab_size == GPT2_VOCABULARY:
+            return GPT2_PADDED_VOCABULARY, "GPT-2's 50257, padded to a multiple of 64 as nanoGPT does"
+        return dataset.vocab_size, dataset.vocab_origin
+    if config.vocab_size < dataset.vocab_size:
+        raise ConfigError(
+            f"the vocabulary of {dataset.folder} has {dataset.vocab_size} ids,"
+            f" and vocab_size = {config.vocab_size}",
+            why="ids beyond the model's vocabulary have no embedding",
+            fix=f"--vocab_size={dataset.vocab_size}, or leave it out",
+        )
+    return config.vocab_size, "asked for"
+
+
+def _build_model(shape: ModelShape, seed: int, precision: Precision) -> GPT:
+    """Weights are drawn on the CPU, so that a seed means the same model on every device."""
+    torch.manual_seed(seed)
+    model = GPT(shape)
+    if precision.device.type == "cuda":
+        # float32 matrices may use TF32, as nanoGPT allows it; autocast does not touch this.
+        torch.backends.cuda.matmul.allow_tf32 = True
+    model.to(precision.device.torch_device)
+    return model

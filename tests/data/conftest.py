@@ -1,0 +1,55 @@
+"""Small datasets, made as a person would make them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gptwright.data.dataset import TokenDataset, open_dataset
+from gptwright.data.prepare import prepare
+
+SHAKESPEARE = Path(__file__).resolve().parents[3] / "shared" / "data" / "tinyshakespeare.txt"
+
+
+@pytest.fixture
+def shakespeare() -> Path:
+    if not SHAKESPEARE.is_file():
+        pytest.skip("needs ../shared/data/tinyshakespeare.txt")
+    return SHAKESPEARE
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Thirty files in several scripts, some 80 kB."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    rng = np.random.default_rng(7)
+    words = "the cat नमस्ते दुनिया 你好 世界 こんにちは 😀 sat\r\non a mat".split(" ")
+    for number in range(30):
+        lines = (" ".join(rng.choice(words, size=9)) for _ in range(40))
+        (folder / f"{number:02d}.txt").write_bytes((f"file {number}\n\n" + "\n".join(lines)).encode())
+    return folder
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, corpus: Path) -> TokenDataset:
+    """That corpus as a byte dataset under `tmp_path/data/mine`."""
+    prepare(str(corpus), out=tmp_path / "data" / "mine", tokenizer="byte")
+    return open_dataset("mine", root=tmp_path)
+
+
+@pytest.fixture
+def nanogpt_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a folder of nanoGPT's: `nanogpt_folder(train=[...], val=[...], meta=bytes)`."""
+
+    def make(train: list[int], val: list[int], meta: bytes | None = None) -> Path:
+        folder = tmp_path / "data" / "theirs"
+        folder.mkdir(parents=True)
+        np.array(train, dtype="<u2").tofile(folder / "train.bin")
+        np.array(val, dtype="<u2").tofile(folder / "val.bin")
+        if meta is not None:
+            (folder / "meta.pkl").write_bytes(meta)
+        return folder
+
+    return make
