@@ -32,16 +32,23 @@ class GptwrightError(Exception):
 
 
 class ConfigError(GptwrightError):
-    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+    """A setting is unknown, of the wrong type, out of range, or contradicts another.
+
+    Attributes:
+        parts: the single problems of an error that reports several.
+    """
+
+    parts: tuple["ConfigError", ...] = ()
 
     @classmethod
     def of(cls, problems: Sequence["ConfigError"]) -> "ConfigError":
         """One error that reports every problem at once, so that a config is mended in one go."""
-        if len(problems) == 1:
-            return problems[0]
-        return cls(
-            f"{len(problems)} settings cannot be used:\n" + "\n".join(f"- {problem}" for problem in problems)
-        )
+        parts = [part for problem in problems for part in (problem.parts or (problem,))]
+        if len(parts) == 1:
+            return parts[0]
+        error = cls(f"{len(parts)} settings cannot be used:\n" + "\n".join(f"- {part}" for part in parts))
+        error.parts = tuple(parts)
+        return error
 
 
 class DataError(GptwrightError):

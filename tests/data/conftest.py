@@ -25,7 +25,7 @@ def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     folder.mkdir()
     rng = np.random.default_rng(7)
-    words = "the cat नमस्ते दुनिया 你好 世界 こんにちは 😀 sat\r\non a mat".split(" ")
+    words = ["the", "cat", "नमस्ते", "你好", "世界", "こんにちは", "😀", "sat\r\non", "mat"]
     for number in range(30):
         lines = (" ".join(rng.choice(words, size=9)) for _ in range(40))
         (folder / f"{number:02d}.txt").write_bytes((f"file {number}\n\n" + "\n".join(lines)).encode())

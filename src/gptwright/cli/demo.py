@@ -43,7 +43,7 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         RunFolder(folder).save_sample(document["step"], text)
         console.print("\n[bold]a sample[/]")
         console.out(text, highlight=False)
-        console.print(f"\nmore of it: gptwright sample {escape(str(folder))}")
+        console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)
         document["sample"] = text
     if as_json:
         print_json(document)

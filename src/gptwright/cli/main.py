@@ -4,6 +4,7 @@ Exit status: 0 done; 1 it ran and the answer is bad; 2 the input was bad. Verbs 
 called, so that help starts in a blink.
 """
 
+import difflib
 import importlib
 import os
 import sys
@@ -24,6 +25,10 @@ VERBS = {
 }
 
 
+# Packages that come with the extra `train`; the base install does without them.
+TRAIN_EXTRA = ("torch", "safetensors", "psutil", "tiktoken", "tokenizers")
+
+
 class Verbs(click.Group):
     """A group whose commands are the modules of this package, imported on use."""
 
@@ -31,10 +36,14 @@ class Verbs(click.Group):
         """All verbs, in the order of a first session."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """The command of a verb."""
         if cmd_name not in VERBS:
-            return None
+            near = difflib.get_close_matches(cmd_name, VERBS, n=1)
+            ctx.fail(
+                f"there is no verb {cmd_name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else f"; verbs are {', '.join(VERBS)}")
+            )
         command = importlib.import_module(f"gptwright.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
@@ -67,6 +76,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_status
     except click.ClickException as error:
         error.show()
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in TRAIN_EXTRA:
+            raise
+        click.echo(f"error: this needs the package {error.name}, which is not installed", err=True)
+        click.echo("  fix: pip install 'gptwright[train]'", err=True)
         return 2
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)

@@ -59,6 +59,8 @@ def command(run: Path | None, out_dir: Path | None, as_json: bool, num_samples: 
 
 def _sample(speaker: "Speaker", options: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     """Generates one sample, printing it as it comes unless `quiet`."""
+    if not quiet and options["start"]:
+        click.echo(options["start"], nl=False)
     begin = time.perf_counter()
     pieces = []
     for piece in speaker.speak(**options):
@@ -75,6 +77,7 @@ def _sample(speaker: "Speaker", options: dict[str, Any], *, quiet: bool) -> dict
             err=True,
         )
     return {
+        "prompt": options["start"],
         "text": "".join(pieces),
         "tokens": speaker.tokens,
         "seconds": seconds,

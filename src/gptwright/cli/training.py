@@ -42,7 +42,8 @@ def _show(prepared: Prepared, console: Console, *, plain: bool) -> dict[str, Any
     if outcome.ending == "stopped":
         console.print(
             f"stopped and saved at step {outcome.state.step};"
-            f" to go on: gptwright resume {escape(str(run.path))}"
+            f" to go on: gptwright resume {escape(str(run.path))}",
+            soft_wrap=True,
         )
     return {
         "schema": "gptwright.train/1",

@@ -79,10 +79,8 @@ def _checked(settings: Mapping[str, Setting], problems: list[ConfigError]) -> Lo
     given = {name: setting for name, setting in settings.items() if name not in WITHOUT_EFFECT}
     problems += [_unknown(name, given[name]) for name in given if name not in TrainConfig.model_fields]
     known = {name: setting for name, setting in given.items() if name in TrainConfig.model_fields}
-    try:
-        config = TrainConfig.model_validate({name: setting.value for name, setting in known.items()})
-    except ValidationError as error:
-        raise ConfigError.of([*problems, *_invalid(error, known)]) from None
+    invalid, config = _validated(known)
+    problems += invalid
     try:
         config = with_accumulation(config, accumulation_given="gradient_accumulation_steps" in known)
     except ConfigError as problem:
@@ -149,18 +147,19 @@ def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:
     return sentence.format(near[0]) if near else None
 
 
-def _invalid(error: ValidationError, settings: Mapping[str, Setting]) -> list[ConfigError]:
-    problems: dict[str, ConfigError] = {}
-    for detail in error.errors():
-        name = str(detail["loc"][0])
-        field = TrainConfig.model_fields[name]
-        problems.setdefault(
-            name,
-            ConfigError(
-                f"{name} = {settings[name].value!r} ({settings[name].source}) is not accepted:"
-                f" {detail['msg']}",
-                why=f"{name} is {field.description}",
-                fix=None if field.default is None else f"the default is --{name}={field.default}",
-            ),
+def _validated(settings: Mapping[str, Setting]) -> tuple[list[ConfigError], TrainConfig]:
+    """What is wrong with each value by itself, and the config without those that are."""
+    values = {name: setting.value for name, setting in settings.items()}
+    try:
+        return [], TrainConfig.model_validate(values)
+    except ValidationError as error:
+        messages = {str(detail["loc"][0]): detail["msg"] for detail in error.errors()}
+    problems = [
+        ConfigError(
+            f"{name} = {values[name]!r} ({settings[name].source}) is not accepted: {message}",
+            why=f"{name} is: {TrainConfig.model_fields[name].description}",
+            fix=f"the default is --{name}={TrainConfig.model_fields[name].default}",
         )
-    return list(problems.values())
+        for name, message in messages.items()
+    ]
+    return problems, TrainConfig.model_validate({n: v for n, v in values.items() if n not in messages})

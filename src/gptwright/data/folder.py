@@ -35,7 +35,7 @@ def check_target(out: Path, settings: SettingsRecord) -> None:
     if not names:
         return
     if MANIFEST_NAME not in names:
-        what = "a dataset that another program wrote" if "train.bin" in names else "not a dataset"
+        what = "a dataset that gptwright did not write" if "train.bin" in names else "no dataset"
         raise DataError(
             f"{out} is not empty and holds {what}: {_listing(names)}",
             why="preparing replaces the whole folder, and those files would be lost",

@@ -58,9 +58,9 @@ def _cut_after(text: str, earliest: int, latest: int) -> int:
     return text.find("\n", earliest, latest) + 1 or earliest
 
 
-def content_hash(piece: str) -> bytes:
-    """What identifies a piece, and decides its side."""
-    return hashlib.blake2b(piece.encode("utf-8"), digest_size=16).digest()
+def content_hash(encoded: bytes) -> bytes:
+    """What identifies a piece, by its UTF-8, and decides its side."""
+    return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class ContentDraw:
     def add(self, piece: str) -> None:
         """Counts a piece."""
         encoded = piece.encode("utf-8")
-        key = hashlib.blake2b(encoded, digest_size=16).digest()
+        key = content_hash(encoded)
         self._sizes[key] = self._sizes.get(key, 0) + len(encoded)
         self.pieces += 1
         self.size += len(encoded)
@@ -109,7 +109,7 @@ class ContentDraw:
 
     def is_validation(self, piece: str) -> bool:
         """Whether a piece was drawn."""
-        return content_hash(piece) <= self.largest
+        return content_hash(piece.encode("utf-8")) <= self.largest
 
 
 def blocks(text: str, size: int) -> Iterator[str]:

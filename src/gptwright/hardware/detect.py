@@ -38,7 +38,7 @@ class Device:
     @property
     def torch_device(self) -> torch.device:
         """What torch calls it."""
-        return torch.device(self.type, self.index)
+        return torch.device(self.type if self.index is None else f"{self.type}:{self.index}")
 
 
 def detect_devices() -> list[Device]:
@@ -64,7 +64,7 @@ def find_device(request: str) -> Device:
     for device in devices:
         if device.type == kind and index in ("", str(device.index)):
             return device
-    here = ", ".join(device.type if device.index is None else f"cuda:{device.index}" for device in devices)
+    here = ", ".join(str(device.torch_device) for device in devices)
     raise DeviceError(
         f"device = {request!r} is not on this machine",
         why=f"torch {torch.__version__} sees: {here}{_why_no_cuda(kind)}",

@@ -5,6 +5,7 @@ dtype of the run: square matrices large enough to hide every overhead, the best 
 because what disturbs a measurement only ever makes it slower.
 """
 
+import functools
 import time
 
 import torch
@@ -15,8 +16,11 @@ from gptwright.hardware.detect import Device
 SIDES = {"cpu": (768, 1536), "cuda": (4096, 8192), "mps": (2048, 4096)}
 
 
+@functools.lru_cache
 def measure_matmul_peak(device: Device, dtype: torch.dtype, *, seconds: float = 0.6) -> float:
     """The best matrix-multiply rate in FLOP/s that `device` reaches in `dtype`, inputs from a normal law.
+
+    Measured once a process.
 
     Args:
         device: where to measure.

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gptwright.model.linear import Linear
+
 
 class KeyValueCache:
     """Keys and values of the tokens seen so far, for every layer.
@@ -60,8 +62,8 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         self.n_head = n_head
         self.dropout = dropout
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
-        self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
+        self.c_attn = Linear(n_embd, 3 * n_embd, bias=bias)
+        self.c_proj = Linear(n_embd, n_embd, bias=bias)
         self.resid_dropout = nn.Dropout(dropout)
 
     def forward(self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None) -> Tensor:

@@ -50,7 +50,8 @@ def next_token(logits_V: Tensor, options: SamplingOptions, generator: torch.Gene
     """Draws one id from logits `[V]`: temperature first, then top-k, then top-p."""
     if options.temperature == 0:
         return int(logits_V.argmax())
-    logits_V = logits_V.float().cpu() / options.temperature
+    # The likeliest stays at 0 however small the temperature is; dividing first would overflow.
+    logits_V = ((logits_V - logits_V.max()).double().cpu() / options.temperature).float()
     if options.top_k is not None and options.top_k < logits_V.numel():
         kth = logits_V.topk(options.top_k).values[-1]
         logits_V = logits_V.masked_fill(logits_V < kth, -torch.inf)

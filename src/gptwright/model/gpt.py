@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention, KeyValueCache
+from gptwright.model.linear import Linear
 
 INITIAL_STD = 0.02
 
@@ -70,8 +71,8 @@ class MLP(nn.Module):
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
-        self.c_fc = nn.Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
-        self.c_proj = nn.Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
+        self.c_fc = Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
+        self.c_proj = Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
@@ -114,7 +115,7 @@ class GPT(nn.Module):
                 "ln_f": LayerNorm(shape.n_embd, bias=shape.bias),
             }
         )
-        self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
+        self.lm_head = Linear(shape.n_embd, shape.vocab_size, bias=False)
         if shape.tie_weights:
             self.transformer["wte"].weight = self.lm_head.weight
         self._initialize()

@@ -25,7 +25,7 @@ def show_prepared(console: Console, report: PrepareReport) -> None:
         console.print(f"[yellow]left out:[/] {escape(skipped.name)}: {escape(skipped.reason)}")
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
-    console.print(f"[bold]dataset[/] {escape(str(report.out))}")
+    console.print(f"[bold]dataset[/] {escape(str(report.out))}", soft_wrap=True)
 
 
 def prepared_document(report: PrepareReport) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What a person sees in the terminal: the start-up table, the training screen, the summary.
 
 On a terminal, training is a progress bar under the lines that matter; in a pipe, a file, or with `plain`,
-it is nanoGPT's lines, which existing tools read. Nothing here computes: it shows records and facts.
+it is nanoGPT's lines, which existing tools read. Paths and
+commands are never wrapped, so that they can be copied. Nothing here computes: it shows records and facts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -162,7 +163,7 @@ def show_summary(console: Console, records: Sequence[Record], *, folder: str) ->
             f"[bold]speed[/] {units.duration(middle)} a step, {fast['tokens_per_second']:,.0f} tokens/s,"
             f" MFU {units.percent(fast['mfu'])} of the measured peak (medians)"
         )
-    console.print(f"[bold]run folder[/] {escape(folder)}")
+    console.print(f"[bold]run folder[/] {escape(folder)}", soft_wrap=True)
 
 
 def _with_error(record: Record) -> str:

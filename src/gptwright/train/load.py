@@ -29,6 +29,12 @@ def load_model(run: RunFolder, *, checkpoint: str | None, device: Device) -> tup
             if run.checkpoint_names()
             else f"`gptwright resume {run.path}` trains until there is one",
         )
+    if not run.tokenizer_path.is_file():
+        raise CheckpointError(
+            f"{run.path} has no tokenizer.json",
+            why="its dataset gave a vocabulary's size but no vocabulary, so ids cannot become text",
+            fix="train on a dataset with a vocabulary; `gptwright prepare` makes one",
+        )
     payload = verified_payload(run, name)
     config = run.load_config().config
     model = GPT(ModelShape.of(config, payload["fixed"]["vocab_size"]))

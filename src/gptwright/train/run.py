@@ -19,7 +19,7 @@ import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import CheckpointError, RunError
-from gptwright.files import replace_text
+from gptwright.files import replace_bytes, replace_text
 from gptwright.record.log_text import append_log, log_text
 from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
@@ -57,8 +57,7 @@ def prepare_new(loaded: LoadedConfig) -> Prepared:
     session = build_session(loaded)
     run.create(session.config)
     try:
-        session.dataset.tokenizer().save(run.tokenizer_path)
-        run.write_facts(_run_facts(session))
+        _describe(run, session)
     except BaseException:
         run.remove()
         raise
@@ -137,9 +136,14 @@ def _rewind(prepared: Prepared) -> None:
     if prepared.resumed:
         run.point("last", prepared.resumed.name)
     replace_text(run.config_path, to_toml(prepared.session.config))
-    run.write_facts(_run_facts(prepared.session))
-    if not run.tokenizer_path.is_file():
-        prepared.session.dataset.tokenizer().save(run.tokenizer_path)
+    _describe(run, prepared.session)
+
+
+def _describe(run: RunFolder, session: Session) -> None:
+    """Writes run.json, and the tokenizer where the dataset has more than a vocabulary's size."""
+    run.write_facts(_run_facts(session))
+    if session.dataset.tokenizer_kind != "unknown":
+        replace_bytes(run.tokenizer_path, session.dataset.tokenizer().to_bytes())
 
 
 def require_unfinished(prepared: Prepared) -> None:

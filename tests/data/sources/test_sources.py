@@ -153,7 +153,7 @@ def test_shakespeare_is_checked_when_given(tmp_path: Path, shakespeare: Path) ->
     with pytest.raises(DataError) as caught:
         open_corpus("shakespeare", from_file=other)
     assert f"{other} is not Tiny Shakespeare: 5 bytes with sha256" in str(caught.value)
-    assert f"gptwright prepare FILE" in str(caught.value)
+    assert "gptwright prepare FILE" in str(caught.value)
     with pytest.raises(DataError, match="cannot be read"):
         open_corpus("shakespeare", from_file=tmp_path / "absent")
 

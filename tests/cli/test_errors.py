@@ -1,0 +1,191 @@
+"""Every way in which the input can be wrong: one clear message, exit status 2, nothing half-written."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import Answer, as_arguments
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
+) -> Iterator[Callable[..., str]]:
+    """Trains with something wrong; checks the status and that nothing was written; returns the message."""
+
+    def call(*arguments: str, **options: str) -> str:
+        before = tree(tmp_path)
+        given = tiny | {"out_dir": str(tmp_path / "run")} | options
+        answer = gptwright("train", *arguments, *as_arguments(given))
+        assert answer.status == 2
+        assert answer.err.startswith("error: ")
+        assert answer.err.count("error: ") == 1
+        assert "Traceback" not in answer.err
+        assert tree(tmp_path) == before
+        return answer.err
+
+    return call
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def broken(tmp_path: Path, dataset: Path) -> Path:
+    """A copy of the dataset to break."""
+    shutil.copytree(dataset, tmp_path / "broken")
+    return tmp_path / "broken"
+
+
+def test_unknown_option(refused: Callable[..., str]) -> None:
+    text = refused("--n_layr=4")
+    assert "unknown setting --n_layr" in text
+    assert "did you mean n_layer?" in text
+
+
+def test_width_not_divisible_by_heads(refused: Callable[..., str]) -> None:
+    text = refused(n_embd="100", n_head="6")
+    assert "n_embd = 100 is not divisible by n_head = 6" in text
+    assert "--n_embd=96 or --n_embd=102" in text
+
+
+def test_vocabulary_larger_than_the_models(refused: Callable[..., str]) -> None:
+    text = refused(vocab_size="5")
+    assert "ids, and vocab_size = 5" in text
+    assert "--vocab_size=" in text
+
+
+def test_token_id_out_of_range(refused: Callable[..., str], broken: Path) -> None:
+    ids = np.fromfile(broken / "train.bin", dtype="<u2")
+    ids[777] = 999
+    ids.tofile(broken / "train.bin")
+    text = refused(dataset=str(broken))
+    assert "train.bin" in text
+    assert "999" in text
+    assert "777" in text
+
+
+def test_validation_split_shorter_than_a_block(refused: Callable[..., str]) -> None:
+    text = refused(block_size="100000")
+    assert "block_size" in text
+    assert "100000" in text.replace(",", "")
+
+
+def test_missing_shard(refused: Callable[..., str], broken: Path) -> None:
+    (broken / "val.bin").unlink()
+    assert "val.bin" in refused(dataset=str(broken))
+
+
+def test_truncated_shard(refused: Callable[..., str], broken: Path) -> None:
+    content = (broken / "train.bin").read_bytes()
+    (broken / "train.bin").write_bytes(content[:-1001])
+    text = refused(dataset=str(broken))
+    assert "train.bin" in text
+    assert f"{len(content) - 1001:,}" in text
+
+
+def test_dataset_that_is_not_there(refused: Callable[..., str]) -> None:
+    text = refused(dataset="no-such-data")
+    assert "no-such-data" in text
+    assert "gptwright prepare" in text
+
+
+def test_config_with_code_in_it(refused: Callable[..., str], tmp_path: Path) -> None:
+    marker = tmp_path / "executed"
+    config = tmp_path / "evil.py"
+    config.write_text(f"n_layer = 2\nimport os; os.system('touch {marker}')\n")
+    text = refused(str(config))
+    assert f"{config}:2 is not an assignment of a literal: import os" in text
+    assert "nothing in them is executed" in text
+    assert not marker.exists()
+
+
+def test_config_that_is_not_there(refused: Callable[..., str]) -> None:
+    text = refused("shakespeare-cha")
+    assert "no config file and no preset is called 'shakespeare-cha'" in text
+    assert "use shakespeare-char" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_device_that_is_not_there(refused: Callable[..., str]) -> None:
+    text = refused(device="cuda")
+    assert "device = 'cuda' is not on this machine" in text
+    assert "--device=auto" in text
+
+
+def test_run_folder_that_is_taken(refused: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    assert "is already there and is not a run folder" in refused(out_dir=str(tmp_path / "mine"))
+
+
+def test_several_processes(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "torchrun started 2 processes, and gptwright trains in one" in refused()
+
+
+def test_compilation_without_a_compiler(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    text = refused(compile="True")
+    assert "compile = True cannot be done here: no C++ compiler is installed" in text
+    assert "--compile=False" in text
+
+
+def test_disk_full(refused: Callable[..., str], small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(b"x" * (2 * 1024 * 1024 - 4096))
+    assert "is full" in refused(out_dir=str(small_disk / "run"))
+
+
+def test_changed_dataset_and_corrupted_checkpoint(
+    tmp_path: Path, tiny: dict[str, str], broken: Path, gptwright: Command
+) -> None:
+    out = tmp_path / "run"
+    options = tiny | {"out_dir": str(out), "dataset": str(broken)}
+    assert gptwright("train", *as_arguments(options)).status == 0
+    ids = np.fromfile(broken / "train.bin", dtype="<u2")
+    ids[[500, 501]] = ids[[501, 500]] if ids[500] != ids[501] else 0
+    original = (broken / "train.bin").read_bytes()
+    ids.tofile(broken / "train.bin")
+    before = tree(tmp_path)
+    answer = gptwright("resume", str(out), "--max_iters=30")
+    assert answer.status == 2
+    assert "the dataset has changed since" in answer.err
+    assert tree(tmp_path) == before
+
+    (broken / "train.bin").write_bytes(original)
+    weights = out / "checkpoints" / "step-00000024" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8] + b"\0" * 8)
+    before = tree(tmp_path)
+    answer = gptwright("resume", str(out), "--max_iters=30")
+    assert answer.status == 2
+    assert "is damaged: model.safetensors has another sha256" in answer.err
+    assert f"gptwright resume {out} --checkpoint=step-00000016" in answer.err
+    assert tree(tmp_path) == before
+    assert gptwright("resume", str(out), "--checkpoint=step-00000016").status == 0
+
+
+def test_sampling_from_what_is_no_run(tmp_path: Path, gptwright: Command) -> None:
+    answer = gptwright("sample", str(tmp_path))
+    assert answer.status == 2
+    assert "is not a run folder: it holds no config.toml" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sample",), "name the run folder: gptwright sample RUN"),
+        (("resume", "a", "b"), "resume takes one run folder; also given: b"),
+        (("prepare", "x"), "Missing option '--out'"),
+        (("sample", "x", "--temperature=-1"), "-1.0 is not in the range x>=0"),
+    ],
+)
+def test_usage(gptwright: Command, arguments: tuple[str, ...], said: str) -> None:
+    answer = gptwright(*arguments)
+    assert answer.status == 2
+    assert said in answer.err

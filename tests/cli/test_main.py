@@ -1,0 +1,71 @@
+"""The command starts in a blink without torch, and answers mistakes with one message."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Answer
+
+from gptwright.cli.main import VERBS
+
+Command = Callable[..., Answer]
+
+WITHOUT_TORCH = """
+import sys
+sys.modules['torch'] = None
+from gptwright.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_needs_no_torch(verb: str | None) -> None:
+    done = without_torch(*([verb] if verb else []), "--help")
+    assert done.returncode == 0, done.stderr
+    assert "Usage: gptwright" in done.stdout
+    if verb is None:
+        assert all(f"{name} " in done.stdout for name in VERBS)
+
+
+def test_help_of_train_lists_every_setting_with_its_default() -> None:
+    text = without_torch("train", "--help").stdout
+    assert "--n_layer VALUE" in text
+    assert "number of blocks  [default: 12]" in text
+    assert "Presets: demo, gpt2-124m, shakespeare-char, shakespeare-char-cpu." in text
+
+
+def test_preparing_characters_needs_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text\n" * 400)
+    done = without_torch(
+        "prepare", str(tmp_path / "a.txt"), "--tokenizer", "char", "--out", str(tmp_path / "d")
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "d" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("arguments", [("train",), ("env",), ("sample", "somewhere")])
+def test_what_needs_torch_says_how_to_get_it(arguments: tuple[str, ...]) -> None:
+    done = without_torch(*arguments)
+    assert done.returncode == 2
+    assert "torch" in done.stderr
+    assert "pip install 'gptwright[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_verb_is_answered_with_the_nearest(gptwright: Command) -> None:
+    answer = gptwright("trian")
+    assert answer.status == 2
+    assert "there is no verb 'trian'; did you mean 'train'?" in answer.err
+    assert "verbs are demo, env" in gptwright("xyzzy").err
+
+
+def test_the_version_is_the_packages(gptwright: Command) -> None:
+    assert gptwright("--version").out.strip() == "gptwright, version 0.1.0"

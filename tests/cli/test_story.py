@@ -1,0 +1,219 @@
+"""The verbs as a person uses them, one after another, on real text."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Answer, as_arguments
+
+Command = Callable[..., Answer]
+
+# What a nanoGPT user has in config/train_shakespeare_char.py, in our own words.
+CONFIG = """\
+# a small character model
+out_dir = 'out-shakespeare-char'
+eval_interval = 250  # often, because it will overfit
+eval_iters = 200
+log_interval = 10
+always_save_checkpoint = False
+wandb_log = False
+wandb_project = 'shakespeare-char'
+wandb_run_name = 'mini-gpt'
+dataset = 'shakespeare_char'
+gradient_accumulation_steps = 1
+batch_size = 64
+block_size = 256
+n_layer = 6
+n_head = 6
+n_embd = 384
+dropout = 0.2
+learning_rate = 1e-3
+max_iters = 5000
+lr_decay_iters = 5000
+min_lr = 1e-4
+beta2 = 0.99
+warmup_iters = 100
+"""
+NANOGPT_COMMAND = [
+    "config/train_shakespeare_char.py",
+    "--device=cpu",
+    "--compile=False",
+    "--eval_iters=20",
+    "--log_interval=1",
+    "--block_size=64",
+    "--batch_size=12",
+    "--n_layer=4",
+    "--n_head=4",
+    "--n_embd=128",
+    "--max_iters=2000",
+    "--lr_decay_iters=2000",
+    "--dropout=0.0",
+]
+
+
+@pytest.mark.slow
+def test_nanogpts_readme_run_reaches_nanogpts_loss(
+    tmp_path: Path, tinyshakespeare: Path, gptwright: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nanoGPT itself: train 1.7648, val 1.8857, last per-step losses near 1.70."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "train_shakespeare_char.py").write_text(CONFIG)
+    prepared = gptwright(
+        "prepare", "shakespeare", "--from", str(tinyshakespeare), "--tokenizer", "char",
+        "--split", "nanogpt", "--out", "data/shakespeare_char", "--json",
+    )  # fmt: skip
+    assert json.loads(prepared.out)["tokens"] == {"train": 1_003_854, "val": 111_540}
+    answer = gptwright("train", *NANOGPT_COMMAND)
+    assert answer.status == 0
+    lines = answer.out.splitlines()
+    assert "number of parameters: 0.80M" in lines
+    assert "num decayed parameter tensors: 18, with 802,944 parameters" in lines
+    assert "num non-decayed parameter tensors: 9, with 1,152 parameters" in lines
+    last = next(line for line in lines if line.startswith("step 2000: "))
+    train_loss, val_loss = map(float, re.findall(r"loss ([\d.]+)", last))
+    assert 1.84 <= val_loss <= 1.93
+    assert 1.70 <= train_loss <= 1.82
+    per_step = [float(loss) for loss in re.findall(r"^iter 19\d\d: loss ([\d.]+)", answer.out, re.M)]
+    assert len(per_step) == 100
+    assert 1.62 <= sum(per_step) / 100 <= 1.80
+    sample = gptwright("sample", "out-shakespeare-char", "--start", "ROMEO:", "--max_new_tokens=300")
+    assert sample.status == 0
+    assert sample.out.startswith("ROMEO:")
+    # English-like: mostly lower-case words of ordinary length.
+    assert 3 < sum(map(len, sample.out.split())) / len(sample.out.split()) < 7
+
+
+def test_train_stop_resume_sample_as_commands(
+    tmp_path: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    out = tmp_path / "run"
+    options = tiny | {"out_dir": str(out)}
+    answer = gptwright("train", "--json", *as_arguments(options))
+    document = json.loads(answer.out)
+    assert answer.status == 0
+    assert (document["ending"], document["step"]) == ("finished", 24)
+    assert [e["step"] for e in document["evaluations"]] == [0, 8, 16, 24]
+    assert "This run" in answer.err
+    again = gptwright("train", *as_arguments(options))
+    assert again.status == 2
+    assert f"{out} already holds a run" in again.err
+    more = gptwright("resume", str(out), "--max_iters=32", "--lr_decay_iters=32")
+    assert more.status == 0
+    assert "Resuming training from step 24" in more.out
+    as_nanogpt = gptwright("train", *as_arguments(options | {"init_from": "resume", "max_iters": "40"}))
+    assert as_nanogpt.status == 0
+    assert "Resuming training from step 32" in as_nanogpt.out
+    assert "finished at step 40" in as_nanogpt.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
+    tmp_path: Path, tiny: dict[str, str], number: signal.Signals
+) -> None:
+    out = tmp_path / "run"
+    options = tiny | {"out_dir": str(out), "max_iters": "1000000", "lr_decay_iters": "1000000"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gptwright", "train", *as_arguments(options)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("iter 20:"):
+            break
+    process.send_signal(number)
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    saved = re.search(r"stopped and saved at step (\d+);\s+to go on: gptwright resume (\S+)", rest)
+    assert saved is not None, rest
+    assert (out / "checkpoints" / f"step-{int(saved[1]):08d}" / "state.json").is_file()
+    assert Path(saved[2]) == out
+
+
+def test_samples_stream_and_obey_their_options(
+    tmp_path: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    out = tmp_path / "run"
+    gptwright(
+        "train", *as_arguments(tiny | {"out_dir": str(out), "max_iters": "200", "eval_interval": "200"})
+    )
+    common = ("sample", str(out), "--device=cpu", "--max_new_tokens=60")
+
+    def texts(*arguments: str) -> list[str]:
+        answer = gptwright(*common, "--json", *arguments)
+        assert answer.status == 0, answer.err
+        return [sample["text"] for sample in json.loads(answer.out)["samples"]]
+
+    first = texts("--start=to be", "--num_samples=2")
+    assert [len(text) for text in first] == [60, 60]
+    assert first[0] != first[1]
+    assert texts("--start=to be", "--num_samples=2") == first
+    assert texts("--start=to be", "--num_samples=2", "--no_cache") == first
+    assert texts("--start=to be", "--seed=1338")[0] == first[1]
+    greedy = texts("--temperature=0")[0]
+    assert texts("--top_k=1", "--seed=5")[0] == greedy
+    assert texts("--top_p=1e-9", "--seed=6")[0] == greedy
+    word = greedy.split()[1]
+    assert texts("--temperature=0", f"--stop={word}")[0] == greedy[: greedy.index(word)]
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("to be")
+    assert texts(f"--start=FILE:{prompt}", "--num_samples=2") == first
+    streamed = gptwright(*common, "--start=to be")
+    assert streamed.out == "to be" + first[0] + "\n"
+    assert "60 tokens in" in streamed.err
+    assert gptwright("sample", f"--out_dir={out}", "--max_new_tokens=3").status == 0
+    unknown = gptwright(*common, "--start=Ω")
+    assert unknown.status == 2
+    assert "Ω" in unknown.err
+
+
+def test_env_measures_this_machine(gptwright: Command) -> None:
+    document = json.loads(gptwright("env", "--json").out)
+    facts = {fact["name"]: fact for fact in document["facts"]}
+    assert document["schema"] == "gptwright.env/1"
+    assert facts["cpu float32 peak"]["origin"] == "measured"
+    assert facts["cpu float32 peak"]["value"] > 1e9
+    assert all(fact["reason"] for fact in document["facts"])
+    shown = gptwright("env")
+    assert shown.status == 0
+    assert "cpu float32 peak" in shown.out
+
+
+def test_prepare_shows_what_it_made(tmp_path: Path, gptwright: Command) -> None:
+    (tmp_path / "नमस्ते.txt").write_text("नमस्ते दुनिया। 你好世界。\r\n😀\n" * 500, encoding="utf-8", newline="")
+    answer = gptwright(
+        "prepare", str(tmp_path / "नमस्ते.txt"), "--tokenizer=char", "--out", str(tmp_path / "d")
+    )
+    assert answer.status == 0, answer.err
+    assert "training and" in answer.out
+    assert str(tmp_path / "d") in answer.out.replace("\n", "")
+
+
+def test_the_demo_tells_the_whole_story_without_network(tmp_path: Path, tinyshakespeare: Path) -> None:
+    """The real command in a short form: stopped by a signal, it still ends well."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gptwright", "demo", "--from", str(tinyshakespeare), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    metrics = tmp_path / "gptwright-demo" / "run-1" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and b'"step": 10' in metrics.read_bytes()):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    document = json.loads(out)
+    assert document["ending"] == "stopped"
+    assert document["step"] >= 10
+    assert "1,115,394" in errors
+    assert "to go on: gptwright resume" in errors
+    first = document["evaluations"][0]
+    assert first["val_loss"] == pytest.approx(math.log(65), abs=0.1)

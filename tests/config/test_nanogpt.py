@@ -1,0 +1,112 @@
+"""Config files are data: literals are taken, anything else is refused with its line, nothing is executed."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptwright.config.nanogpt import read_python_config
+from gptwright.errors import ConfigError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "config.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_literals_and_arithmetic_on_them_are_read_with_their_lines(tmp_path: Path) -> None:
+    lines = [
+        '"""A config."""',
+        "# a comment",
+        "a = 5 * 8",
+        "b = -1e-3",
+        'c = "x"',
+        "d = True",
+        "e: float = 1 / 4",
+        "f = 2**10 + 1",
+        "g = None",
+    ]
+    read = read_python_config(written(tmp_path, "\n".join(lines)))
+    assert {item.name: item.value for item in read} == {
+        "a": 40, "b": -1e-3, "c": "x", "d": True, "e": 0.25, "f": 1025, "g": None
+    }  # fmt: skip
+    assert [item.line for item in read] == [3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os",
+        "from os import system",
+        "x = __import__('os').system('touch executed')",
+        "x = open('executed', 'w')",
+        "exec('x = 1')",
+        "x = [1, 2]",
+        "x = y",
+        "x = 'a' + 'b'",
+        "x = 'a' * 1000000000",
+        "x = f'{1}'",
+        "x, y = 1, 2",
+        "x = y = 1",
+        "x.y = 1",
+        "x += 1",
+        "x = 9**9**9",
+        "x = 10**99999",
+        "x = 1e40 * 1",
+        "x = (-8)**0.5",
+        "x = 1 / 0",
+        "x = 1 if True else 2",
+        "x = lambda: 1",
+        "if True: x = 1",
+        "def f(): pass",
+        "x = True * 2",
+        "x: int",
+        "x = b'bytes'",
+        "x = 1j",
+        "x = ...",
+    ],
+)
+def test_anything_else_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, f"n_layer = 4\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_python_config(path)
+    assert str(caught.value).startswith(f"{path}:2 is not an assignment of a literal: {line[:20]}")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_every_refused_line_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_python_config(written(tmp_path, "import time\na = 1\nb = time.time()\n"))
+    assert str(caught.value).startswith("2 settings cannot be used")
+    assert "config.py:1" in str(caught.value)
+    assert "config.py:3" in str(caught.value)
+
+
+def test_an_expression_too_deep_for_the_parser_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.py:1 is not"):
+        read_python_config(written(tmp_path, "x = " + "-" * 100_000 + "1\n"))
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.py:2 is not valid Python"):
+        read_python_config(written(tmp_path, "a = 1\nb = = 2\n"))
+    (tmp_path / "config.py").write_bytes(b"a = '\xff'\n")
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text: byte 5 is 0xff"):
+        read_python_config(tmp_path / "config.py")
+
+
+@given(st.text(max_size=60))
+def test_no_text_makes_the_reader_fail_otherwise(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.py"
+        path.write_text(text, encoding="utf-8", errors="replace")
+        try:
+            assert all(isinstance(item.name, str) for item in read_python_config(path))
+        except ConfigError as error:
+            assert "config.py" in str(error)  # noqa: PT017 - both outcomes are sound, a crash is not

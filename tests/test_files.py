@@ -1,0 +1,36 @@
+"""Files are whole or absent, and a full disk is one clear error."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gptwright.errors import DiskFullError
+from gptwright.files import disk_full_as_error, replace_bytes, replace_text
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    replace_text(path, "old")
+    replace_text(path, "नया")
+    assert path.read_text("utf-8") == "नया"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
+    path = small_disk / "a"
+    replace_bytes(path, b"old")
+    with pytest.raises(DiskFullError, match=r"the disk of .* is full: .* free"):
+        replace_bytes(path, b"x" * 4_000_000)
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in small_disk.iterdir()] == ["a"]
+
+
+def test_other_errors_stay_themselves(tmp_path: Path) -> None:
+    def failing() -> Iterator[None]:
+        raise OSError(errno.EACCES, "no")
+        yield
+
+    with pytest.raises(PermissionError), disk_full_as_error(tmp_path):
+        next(failing())

@@ -1,0 +1,55 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from gptwright import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (512, "512"),
+        (99_999, "99,999"),
+        (802_944, "0.80M"),
+        (123_590_400, "123.59M"),
+        (7.6e9, "7.60B"),
+        (2.5e13, "25.00T"),
+    ],
+)
+def test_counts_are_nanogpts(value: float, text: str) -> None:
+    assert units.count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (512, "512 B"),
+        (3_250_586, "3.1 MiB"),
+        (12_455_405_158, "11.6 GiB"),
+        (2**41, "2.0 TiB"),
+        (1024, "1.0 KiB"),
+    ],
+)
+def test_sizes_have_binary_prefixes(value: float, text: str) -> None:
+    assert units.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0084, "8.40 ms"),
+        (2.34, "2.3 s"),
+        (245, "4 min 05 s"),
+        (3599.9, "1 h 00 min"),
+        (11_520, "3 h 12 min"),
+        (532_800, "6 d 04 h"),
+    ],
+)
+def test_durations_have_two_parts(value: float, text: str) -> None:
+    assert units.duration(value) == text
+
+
+def test_rates_and_shares() -> None:
+    assert units.flops_rate(187.4e9) == "187.4 GFLOP/s"
+    assert units.flops_rate(40.2e12) == "40.2 TFLOP/s"
+    assert units.percent(0.3819) == "38.2 %"
