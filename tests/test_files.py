@@ -1,7 +1,6 @@
 """Files are whole or absent, and a full disk is one clear error."""
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,9 @@ def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
 
 
 def test_other_errors_stay_themselves(tmp_path: Path) -> None:
-    def failing() -> Iterator[None]:
-        raise OSError(errno.EACCES, "no")
-        yield
+    def failing() -> None:
+        with disk_full_as_error(tmp_path):
+            raise OSError(errno.EACCES, "no")
 
-    with pytest.raises(PermissionError), disk_full_as_error(tmp_path):
-        next(failing())
+    with pytest.raises(PermissionError):
+        failing()

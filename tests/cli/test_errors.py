@@ -1,21 +1,20 @@
 """Every way in which the input can be wrong: one clear message, exit status 2, nothing half-written."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
 from tests.conftest import Answer, as_arguments
 
 Command = Callable[..., Answer]
 
 
 @pytest.fixture
-def refused(
-    tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
-) -> Iterator[Callable[..., str]]:
+def refused(tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Command) -> Callable[..., str]:
     """Trains with something wrong; checks the status and that nothing was written; returns the message."""
 
     def call(*arguments: str, **options: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import Answer
 
 from gptwright.cli.main import VERBS
+from tests.conftest import Answer
 
 Command = Callable[..., Answer]
 

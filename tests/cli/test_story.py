@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import Answer, as_arguments
 
 Command = Callable[..., Answer]

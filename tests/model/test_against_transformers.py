@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.model.models import random_ids, shape_of, vivid_model
 from torch import nn
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from gptwright.model.gpt import GPT
+from tests.model.models import random_ids, shape_of, vivid_model
 
 # transformers keeps these as `Conv1D`, whose weight is the transpose of a linear layer's.
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")

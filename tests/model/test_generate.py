@@ -1,16 +1,18 @@
 """Windows that jump, draws that follow the probabilities, and a cache that changes nothing."""
 
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.model.models import random_ids, shape_of, vivid_model
 
 from gptwright.model.generate import SamplingOptions, generate, next_token, window_start
 from gptwright.model.gpt import GPT
+from gptwright.model.linear import LEAST_WEIGHTS
+from tests.model.models import random_ids, shape_of, vivid_model
 
 PLAIN = SamplingOptions(temperature=1.0, top_k=None, top_p=None, seed=0)
 LOGITS = torch.tensor([2.0, -1.0, 0.5, 1.5, -3.0, 0.0, 1.0, -0.5])
@@ -54,7 +56,7 @@ def tokens_of(
     ],
 )
 def test_the_cache_changes_no_token(options: SamplingOptions, prompt_length: int) -> None:
-    model = vivid_model(shape_of(), seed=prompt_length).eval()
+    model = vivid_model(shape_of(tie_weights=False), seed=prompt_length, std=1.0).eval()
     prompt = random_ids((prompt_length,), 23).tolist()
     count = 3 * 16 + 9
     cached = tokens_of(model, prompt, count, options)
@@ -77,16 +79,16 @@ def test_each_token_comes_from_the_window_before_it() -> None:
         text.append(token)
 
 
-def test_a_random_124m_model_says_the_same_with_and_without_the_cache() -> None:
-    """Of GPT-2's width and vocabulary, so that the shared products of `Linear` are among what is compared."""
+def test_the_shared_products_of_a_wide_model_change_no_token_either() -> None:
     torch.manual_seed(0)
-    shape = shape_of(n_layer=2, n_head=12, n_embd=768, block_size=16, vocab_size=50304, bias=False)
+    shape = shape_of(n_head=4, n_embd=256, vocab_size=4001)
+    assert LEAST_WEIGHTS < 3 * 256 * 256
     model = GPT(shape).eval()
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        cached = tokens_of(model, [0], 20, SamplingOptions(seed=5))
-        assert cached == tokens_of(model, [0], 20, SamplingOptions(seed=5), cached=False)
+        cached = tokens_of(model, [0], 40, SamplingOptions(seed=5))
+        assert cached == tokens_of(model, [0], 40, SamplingOptions(seed=5), cached=False)
     finally:
         torch.set_num_threads(threads)
     assert len(set(cached)) > 10
@@ -109,7 +111,7 @@ def test_generation_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def draws(options: SamplingOptions, count: int = 8000) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def draws(options: SamplingOptions, count: int = 3000) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     generator = torch.Generator().manual_seed(options.seed)
     ids = [next_token(LOGITS, options, generator) for _ in range(count)]
     return np.bincount(ids, minlength=len(LOGITS))
@@ -135,14 +137,12 @@ def softmax(logits: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.float64]
         ({"top_p": 1.0}, 1.0, range(8)),
         ({"top_p": 0.7}, 1.0, [0, 3, 6]),
         ({"top_p": 0.6}, 1.0, [0, 3]),
-        ({"top_p": 0.6, "temperature": 2.0}, 2.0, [0, 3, 6, 2]),
+        ({"top_p": 0.6, "temperature": 2.0}, 2.0, [0, 3, 6]),
         ({"top_k": 3, "top_p": 0.95}, 1.0, [0, 3, 6]),
         ({"top_k": 3, "top_p": 0.75}, 1.0, [0, 3]),
     ],
 )
-def test_draws_follow_the_probabilities(
-    options: dict[str, float], temperature: float, kept: list[int]
-) -> None:
+def test_draws_follow_the_probabilities(options: dict[str, Any], temperature: float, kept: list[int]) -> None:
     wanted = np.zeros(len(LOGITS))
     kept = list(kept)
     wanted[kept] = softmax(LOGITS[kept] / temperature)
@@ -150,7 +150,7 @@ def test_draws_follow_the_probabilities(
     assert counts[wanted == 0].sum() == 0
     expected = counts.sum() * wanted[kept]
     chi_square = ((counts[kept] - expected) ** 2 / expected).sum()
-    # The seed is fixed, so this cannot flake; 24.3 is exceeded by one right sampler in a thousand (7 degrees).
+    # With a fixed seed this cannot flake; one right sampler in a thousand exceeds 24.3 (7 degrees).
     assert chi_square < 24.3
 
 
@@ -165,7 +165,7 @@ def test_draws_follow_the_probabilities(
         {"temperature": 5e-324},
     ],
 )
-def test_greedy_in_every_way_is_the_likeliest(options: dict[str, float]) -> None:
+def test_greedy_in_every_way_is_the_likeliest(options: dict[str, Any]) -> None:
     chosen = SamplingOptions(**({"temperature": 1.0, "top_k": None} | options))
     logits = torch.randn(500, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.model.models import random_ids, shape_of, vivid_model
-from tests.model.reference import Reference
 from torch import nn
 
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.gpt import GPT, ModelShape
+from tests.model.models import random_ids, shape_of, vivid_model
+from tests.model.reference import Reference
 
 # One layer with biases: nanoGPT's names in nanoGPT's order, which is what lets its checkpoints load.
 NANOGPT_NAMES = [

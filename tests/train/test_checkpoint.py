@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.train.conftest import Train, Watcher, assert_same_weights, story
 
 from gptwright.config.load import load_config
 from gptwright.errors import CheckpointError, DiskFullError, RunError
@@ -14,6 +13,7 @@ from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import verified_payload
 from gptwright.train.run import prepare_new, prepare_resume, require_unfinished, train_prepared
+from tests.train.conftest import Train, Watcher, assert_same_weights, story
 
 
 def flip_a_bit(path: Path, position: float) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import as_arguments
 from tests.train.conftest import Train, assert_same_weights, story
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.conftest import Train, assert_same_weights, story
 
 from gptwright.config.load import load_config
 from gptwright.errors import RunFailedError
@@ -16,6 +15,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train.loop import dropout_seed
 from gptwright.train.precision import Precision
 from gptwright.train.session import build_session
+from tests.train.conftest import Train, assert_same_weights, story
 
 
 def losses(out: Path) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_bfloat16_learns_as_float32_does(tiny: dict[str, str]) -> None:
         for _ in range(10):
             with precision.autocast():
                 loss = session.forward(tokens, tokens.roll(-1, 1))
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             session.optimizer.step()
             session.optimizer.zero_grad()
         ends[dtype] = loss.item()

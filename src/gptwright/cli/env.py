@@ -38,8 +38,9 @@ def _facts() -> list[Fact]:
         )
     from gptwright.hardware.describe import machine_facts
     from gptwright.hardware.detect import find_device
-    from gptwright.train.precision import choose_precision, device_fact
+    from gptwright.train.precision import allow_tf32, choose_precision, device_fact
 
     device = find_device("auto")
+    allow_tf32(device)
     _, _, choices = choose_precision(dtype="auto", compile_model="auto", device=device)
     return [*machine_facts(), device_fact(device), *choices]

@@ -74,7 +74,8 @@ class Trainer:
         self.metrics = metrics
         self.listener = listener
         self.evaluator = Evaluator(session)
-        self.losses: list[Tensor] = [torch.tensor(loss) for loss in state.pending_losses]
+        place = session.precision.device.torch_device
+        self.losses: list[Tensor] = [torch.tensor(loss, device=place) for loss in state.pending_losses]
         self.seconds = state.pending_seconds
         self.tokens_per_step = self.config.sequences_per_step * self.config.block_size
         self.flops_per_token = flops_per_token(
@@ -140,7 +141,7 @@ class Trainer:
         if config.dropout:
             torch.manual_seed(dropout_seed(config.seed, step))
         tokens_NT, targets_NT = self._batch(step)
-        loss = torch.zeros((), device=tokens_NT.device)
+        loss = torch.zeros((), device=session.precision.device.torch_device)
         for begin in range(0, config.sequences_per_step, config.batch_size):
             micro = slice(begin, begin + config.batch_size)
             with session.precision.autocast():
@@ -170,7 +171,7 @@ class Trainer:
 
     def _log(self, rate: float, grad_norm: Tensor | None) -> None:
         step = self.state.step
-        losses = torch.stack([loss.cpu() for loss in self.losses]).tolist()
+        losses = torch.stack(self.losses).tolist()
         seconds = self.seconds / len(losses)
         tokens_per_second = self.tokens_per_step / seconds
         self._record(

@@ -112,6 +112,12 @@ def missing_compiler(device: Device) -> str | None:
     return None
 
 
+def allow_tf32(device: Device) -> None:
+    """Lets a GPU multiply float32 matrices as TF32, as nanoGPT does; autocast and CPUs are not touched."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+
 def device_fact(device: Device) -> Fact:
     """The device that `auto` takes, as a choice."""
     return Fact(

@@ -24,7 +24,7 @@ from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.model.gpt import GPT, ModelShape
 from gptwright.optim.optimizers import build_adamw
-from gptwright.train.precision import Precision, choose_precision
+from gptwright.train.precision import Precision, allow_tf32, choose_precision
 from gptwright.train.startup import startup_facts
 
 GPT2_VOCABULARY = 50257
@@ -82,6 +82,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     precision, compiled, choices = choose_precision(
         dtype=config.dtype, compile_model=config.compile, device=device
     )
+    allow_tf32(device)
     dataset = _open(config, dataset_folder)
     vocab_size, vocab_reason = choose_vocab_size(config, dataset)
     parameters = count_parameters(
@@ -174,8 +175,5 @@ def _build_model(shape: ModelShape, seed: int, precision: Precision) -> GPT:
     """Weights are drawn on the CPU, so that a seed means the same model on every device."""
     torch.manual_seed(seed)
     model = GPT(shape)
-    if precision.device.type == "cuda":
-        # float32 matrices may use TF32, as nanoGPT allows it; autocast does not touch this.
-        torch.backends.cuda.matmul.allow_tf32 = True
     model.to(precision.device.torch_device)
     return model
