@@ -1,4 +1,4 @@
-"""The FLOP convention against published figures and against a count of the products that torch really does."""
+"""The FLOP convention against published figures and against torch counting the products it does."""
 
 import pytest
 import torch

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,23 +199,51 @@ def test_prepare_shows_what_it_made(tmp_path: Path, gptwright: Command) -> None:
     assert str(tmp_path / "d") in answer.out.replace("\n", "")
 
 
-def test_the_demo_tells_the_whole_story_without_network(tmp_path: Path, tinyshakespeare: Path) -> None:
-    """The real command in a short form: stopped by a signal, it still ends well."""
+OFFLINE = {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+
+
+def demo_until_step(step: int, folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
+    """The real demo in a process of its own, without network, stopped by a signal at a step."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "gptwright", "demo", "--from", str(tinyshakespeare), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    metrics = tmp_path / "gptwright-demo" / "run-1" / "metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (metrics.exists() and b'"step": 10' in metrics.read_bytes()):
+        [sys.executable, "-m", "gptwright", "demo", "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=os.environ | OFFLINE | {"GPTWRIGHT_CACHE": str(folder / "cache")},
+    )
+    metrics = folder / "gptwright-demo" / "run-1" / "metrics.jsonl"
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        if metrics.exists() and f'"step": {step}' in metrics.read_text("utf-8"):
+            break
         time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    out, shown = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
     document = json.loads(out)
     assert document["ending"] == "stopped"
-    assert document["step"] >= 10
-    assert "1,115,394" in errors
-    assert "to go on: gptwright resume" in errors
+    assert document["step"] >= step
+    assert "to go on: gptwright resume" in shown
+    return document, shown
+
+
+def test_the_demo_trains_on_tiny_shakespeare_from_a_file(tmp_path: Path, tinyshakespeare: Path) -> None:
+    document, shown = demo_until_step(10, tmp_path, "--from", str(tinyshakespeare))
+    assert "1,115,394 characters" in shown
     first = document["evaluations"][0]
     assert first["val_loss"] == pytest.approx(math.log(65), abs=0.1)
+
+
+def test_the_demo_needs_no_network_and_says_what_it_trains_on_instead(tmp_path: Path) -> None:
+    _, shown = demo_until_step(10, tmp_path)
+    assert "Tiny Shakespeare cannot be had" in shown
+    assert "trains on the source of this Python's standard library instead" in shown
+    assert (tmp_path / "gptwright-demo" / "pystdlib_char" / "manifest.json").is_file()
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m gptwright train --help | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Usage: gptwright train")
+    assert done.stderr == ""

@@ -1,7 +1,8 @@
 """Small models for the tests, with weights far from their initial values.
 
 At initialization every logit is near 0 and attention near uniform, so that most faults would hide in the
-noise. Here the weights are wide enough that each token's logits depend on all that came before.
+noise. Here the weights are wide enough that each token's logits depend on all that came before, and on
+where it stood.
 """
 
 import torch
@@ -33,7 +34,7 @@ def shape_of(
     )
 
 
-def vivid_model(shape: ModelShape, *, seed: int = 0, std: float = 0.3) -> GPT:
+def vivid_model(shape: ModelShape, *, seed: int = 0, std: float = 0.25) -> GPT:
     """A float32 model whose matrices and biases are normal with `std`; its norms' weights are 1 ± `std`."""
     model = GPT(shape)
     generator = torch.Generator().manual_seed(seed)
@@ -42,6 +43,8 @@ def vivid_model(shape: ModelShape, *, seed: int = 0, std: float = 0.3) -> GPT:
             parameter.normal_(0.0, std, generator=generator)
             if ".ln_" in name and name.endswith("weight"):
                 parameter.add_(1.0)
+            if name.endswith("wpe.weight"):
+                parameter.mul_(3.0)
     return model
 
 

@@ -1,6 +1,7 @@
 """The learning rate of a step: exact values, and what holds for all settings."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -104,12 +105,8 @@ def test_it_rises_to_the_highest_and_falls_to_the_lowest(
     )
     rates = [learning_rate(settings, step) for step in range(warmup + decay + 3)]
     rounding = 1 + 1e-12
-    assert all(0 < before < after <= highest * rounding for before, after in pairs(rates[: warmup + 1]))
-    assert all(after <= before * rounding for before, after in pairs(rates[warmup:]))
+    assert all(0 < before < after <= highest * rounding for before, after in pairwise(rates[: warmup + 1]))
+    assert all(after <= before * rounding for before, after in pairwise(rates[warmup:]))
     assert rates[warmup] == pytest.approx(highest, rel=1e-12)
     assert rates[-1] == settings.min_lr
     assert min(rates[warmup:]) * rounding >= settings.min_lr
-
-
-def pairs(values: list[float]) -> list[tuple[float, float]]:
-    return list(zip(values, values[1:], strict=False))

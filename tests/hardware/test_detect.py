@@ -1,0 +1,99 @@
+"""This machine's own devices, and the messages for those it has not."""
+
+import os
+import platform
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptwright.errors import DeviceError
+from gptwright.hardware.detect import Device, detect_devices, find_device, usable_cores
+
+CPUINFO = Path("/proc/cpuinfo")
+MEMINFO = Path("/proc/meminfo")
+no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+
+
+def test_the_cpu_comes_last_and_is_this_one() -> None:
+    device = detect_devices()[-1]
+    assert (device.type, device.index, device.torch_device) == ("cpu", None, torch.device("cpu"))
+    assert device.detail == f"{usable_cores()} cores, {torch.backends.cpu.get_cpu_capability()}"
+
+
+@pytest.mark.skipif(not MEMINFO.exists(), reason="needs Linux")
+def test_the_cpus_name_and_memory_are_the_kernels() -> None:
+    device = find_device("cpu")
+    total = re.search(r"MemTotal:\s+(\d+) kB", MEMINFO.read_text("utf-8"))
+    assert total is not None
+    assert device.memory_bytes == int(total[1]) * 1024
+    model = re.search(r"^model name\s*: (.*)$", CPUINFO.read_text("utf-8"), re.MULTILINE)
+    assert device.name == (model[1].strip() if model else platform.processor() or platform.machine())
+
+
+@pytest.mark.skipif(not CPUINFO.exists(), reason="needs Linux")
+def test_bfloat16_is_native_only_with_the_instructions_for_it() -> None:
+    flags = CPUINFO.read_text("utf-8").split()
+    native = "avx512_bf16" in flags or "amx_bf16" in flags
+    assert find_device("cpu").native_dtypes == (("float32", "bfloat16") if native else ("float32",))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_cores_are_those_this_process_may_use() -> None:
+    before = os.sched_getaffinity(0)
+    assert usable_cores() == len(before)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_auto_takes_the_first() -> None:
+    assert find_device("auto") == detect_devices()[0]
+
+
+def test_a_device_has_torchs_name() -> None:
+    card = Device(type="cuda", index=3, name="T4", memory_bytes=1, native_dtypes=("float32",), detail="")
+    assert card.torch_device == torch.device("cuda:3")
+
+
+def message(request: str) -> str:
+    with pytest.raises(DeviceError) as caught:
+        find_device(request)
+    return str(caught.value)
+
+
+@no_cuda
+def test_cuda_that_is_not_here_says_so_and_why() -> None:
+    built = "" if torch.version.cuda or torch.version.hip else "; this torch was built without CUDA"
+    others = "mps, " if torch.backends.mps.is_available() else ""
+    for request in ("cuda", "cuda:7"):
+        assert message(request) == (
+            f"device = {request!r} is not on this machine\n"
+            f"  why: torch {torch.__version__} sees: {others}cpu{built}\n"
+            "  fix: --device=auto takes the best that is here"
+        )
+
+
+@pytest.mark.parametrize("request_", ["tpu", "cpuu", "cpu:1", "cuda:99", "CPU"])
+def test_what_is_no_device_here_is_refused(request_: str) -> None:
+    text = message(request_)
+    assert text.startswith(f"device = {request_!r} is not on this machine\n  why: torch ")
+    assert ("built without CUDA" in text) == (request_ == "cuda:99" and not torch.version.cuda)
+
+
+def test_several_cards_are_found_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def card(index: int) -> Device:
+        return Device(
+            type="cuda", index=index, name=f"card {index}", memory_bytes=1, native_dtypes=(), detail=""
+        )
+
+    cpu = find_device("cpu")
+    monkeypatch.setattr("gptwright.hardware.detect.detect_devices", lambda: [card(0), card(1), cpu])
+    assert find_device("auto").name == "card 0"
+    assert find_device("cuda").name == "card 0"
+    assert find_device("cuda:1").name == "card 1"
+    assert find_device("cpu") == cpu
+    assert "sees: cuda:0, cuda:1, cpu" in message("cuda:2")
