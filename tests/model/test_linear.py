@@ -78,3 +78,12 @@ def test_a_shared_product_has_the_plain_gradients(products: list[tuple[int, ...]
     assert len(products) == 1
     for ours, wanted in zip(shared, plain, strict=True):
         torch.testing.assert_close(ours, wanted)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_compiled_layer_stays_one_graph() -> None:
+    torch.manual_seed(0)
+    linear = Linear(256, 600)
+    row = torch.randn(1, 256)
+    compiled = torch.compile(linear, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(row), nn.Linear.forward(linear, row))
