@@ -169,6 +169,28 @@ def test_changed_dataset_and_corrupted_checkpoint(
     assert gptwright("resume", str(out), "--checkpoint=step-00000016").status == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--temperature=nan", "temperature = nan is not a number from 0 up"),
+        ("--temperature=-1", "temperature = -1.0 is not"),
+        ("--top_p=0", "top_p = 0.0 is not above 0 and at most 1"),
+        ("--top_p=nan", "top_p = nan is not"),
+        ("--start=FILE:nowhere.txt", "the prompt file nowhere.txt cannot be read"),
+        ("--checkpoint=step-9", "has no checkpoint 'step-9'"),
+    ],
+)
+def test_sampling_options_that_mean_nothing(
+    tmp_path: Path, tiny: dict[str, str], gptwright: Command, option: str, said: str
+) -> None:
+    out = tmp_path / "run"
+    assert gptwright("train", *as_arguments(tiny | {"out_dir": str(out), "max_iters": "1"})).status == 0
+    answer = gptwright("sample", str(out), option)
+    assert answer.status == 2
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+
+
 def test_sampling_from_what_is_no_run(tmp_path: Path, gptwright: Command) -> None:
     answer = gptwright("sample", str(tmp_path))
     assert answer.status == 2
@@ -181,7 +203,8 @@ def test_sampling_from_what_is_no_run(tmp_path: Path, gptwright: Command) -> Non
         (("sample",), "name the run folder: gptwright sample RUN"),
         (("resume", "a", "b"), "resume takes one run folder; also given: b"),
         (("prepare", "x"), "Missing option '--out'"),
-        (("sample", "x", "--temperature=-1"), "-1.0 is not in the range x>=0"),
+        (("sample", "x", "--seed=-1"), "-1 is not in the range"),
+        (("train", "--seed=9223372036854775808"), "seed = 9223372036854775808 (option) is not accepted"),
     ],
 )
 def test_usage(gptwright: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 @click.option("--start", metavar="TEXT", help="The prompt, or FILE:prompt.txt.")
 @click.option("--num_samples", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--max_new_tokens", type=click.IntRange(min=1), default=500, show_default=True)
-@click.option(
-    "--temperature", type=click.FloatRange(min=0), default=0.8, show_default=True, help="0: greedy."
-)
+@click.option("--temperature", type=float, default=0.8, show_default=True, help="0: greedy.")
 @click.option("--top_k", type=click.IntRange(min=1), default=200, show_default=True)
-@click.option("--top_p", type=click.FloatRange(min=0, max=1, min_open=True), help="Nucleus sampling.")
-@click.option("--seed", type=int, default=1337, show_default=True)
+@click.option("--top_p", type=float, help="Keep the likeliest tokens that reach this probability.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1337, show_default=True)
 @click.option("--stop", metavar="TEXT", help="End a sample where this text appears.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")
 @click.option("--device", default="auto", show_default=True)

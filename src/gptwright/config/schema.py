@@ -53,7 +53,9 @@ class TrainConfig(BaseModel):
         "random",
         description="random: windows as nanoGPT draws them; epoch: every window once a pass, shuffled",
     )
-    seed: Annotated[int, Field(ge=0)] = Field(1337, description="seed of weights, data order and dropout")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        1337, description="seed of weights, data order and dropout"
+    )
 
     # model
     n_layer: Positive = Field(12, description="number of blocks")

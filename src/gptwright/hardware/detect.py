@@ -60,20 +60,19 @@ def find_device(request: str) -> Device:
     devices = detect_devices()
     if request == "auto":
         return devices[0]
-    kind, _, index = request.partition(":")
     for device in devices:
-        if device.type == kind and index in ("", str(device.index)):
+        if request in (device.type, str(device.torch_device)):
             return device
     here = ", ".join(str(device.torch_device) for device in devices)
     raise DeviceError(
         f"device = {request!r} is not on this machine",
-        why=f"torch {torch.__version__} sees: {here}{_why_no_cuda(kind)}",
+        why=f"torch {torch.__version__} sees: {here}{_why_no_cuda(request)}",
         fix="--device=auto takes the best that is here",
     )
 
 
-def _why_no_cuda(kind: str) -> str:
-    if kind == "cuda" and torch.version.cuda is None and torch.version.hip is None:
+def _why_no_cuda(request: str) -> str:
+    if request.startswith("cuda") and torch.version.cuda is None and torch.version.hip is None:
         return "; this torch was built without CUDA"
     return ""
 

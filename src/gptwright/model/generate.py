@@ -9,12 +9,14 @@ half is read in again, and half a block of cheap steps follows. The uncached pat
 both give the same tokens under the same seed.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gptwright.errors import ConfigError
 from gptwright.model.gpt import GPT
 
 
@@ -33,6 +35,20 @@ class SamplingOptions:
     top_k: int | None = 200
     top_p: float | None = None
     seed: int = 1337
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.temperature) or self.temperature < 0:
+            raise ConfigError(
+                f"temperature = {self.temperature} is not a number from 0 up",
+                why="logits are divided by it; 0 takes the likeliest token",
+                fix="--temperature=0.8",
+            )
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ConfigError(
+                f"top_p = {self.top_p} is not above 0 and at most 1",
+                why="it is the probability that the kept tokens reach together",
+                fix="--top_p=0.95",
+            )
 
 
 def window_start(length: int, block_size: int) -> int:
