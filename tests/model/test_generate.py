@@ -158,7 +158,7 @@ def test_draws_follow_the_probabilities(options: dict[str, Any], temperature: fl
         {"temperature": 0.0},
         {"top_k": 1},
         {"top_p": 1e-6},
-        {"top_p": 0.0},
+        {"top_p": 1e-300},
         {"temperature": 1e-3},
         {"temperature": 1e-40},
         {"temperature": 5e-324},
