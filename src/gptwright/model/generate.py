@@ -74,8 +74,10 @@ def next_token(logits_V: Tensor, options: SamplingOptions, generator: torch.Gene
     probabilities_V = logits_V.softmax(dim=0)
     if options.top_p is not None:
         sorted_V, order_V = probabilities_V.sort(descending=True)
-        # A token stays if those before it have not yet reached p, so the first always stays.
+        # A token stays if those before it have not yet reached p. The first does even where p is so small
+        # that it is 0 in float32.
         beyond_V = sorted_V.cumsum(dim=0) - sorted_V >= options.top_p
+        beyond_V[0] = False
         probabilities_V[order_V[beyond_V]] = 0
     return int(torch.multinomial(probabilities_V, 1, generator=generator))
 
