@@ -295,12 +295,41 @@ def test_only_a_dataset_of_the_same_settings_is_replaced(tmp_path: Path, corpus:
     out.mkdir()
     prepare(str(corpus), out=out, tokenizer="byte")
     refused("a dataset of other settings: tokenizer byte there, gpt2 asked", tokenizer="gpt2")
-    (out / "notes.md").write_text("mine")
-    refused(r"holds files beside its dataset: notes\.md", tokenizer="byte")
     (out / "manifest.json").unlink()
-    refused("is not empty and holds a dataset that gptwright did not write", tokenizer="byte")
-    (out / "train.bin").unlink()
-    refused(r"is not empty and holds no dataset: notes\.md", tokenizer="byte")
+    refused(
+        "holds a dataset that gptwright did not write: tokenizer.json, train.bin, val.bin", tokenizer="byte"
+    )
+
+
+def test_other_files_in_the_folder_stay(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a checkout of nanoGPT, whose data/NAME folders hold their prepare.py."""
+    out = tmp_path / "d"
+    out.mkdir()
+    (out / "prepare.py").write_text("theirs")
+    real = Path.rename
+
+    def third_fails(self: Path, target: Path) -> Path:
+        if self.name == "manifest.json":
+            raise KeyboardInterrupt
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", third_fails)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(str(corpus), out=out, tokenizer="byte")
+    monkeypatch.undo()
+    assert contents(out) == {"prepare.py": b"theirs"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "d"]
+    prepare(str(corpus), out=out, tokenizer="byte")
+    first = contents(out)
+    assert set(first) == {"prepare.py", "manifest.json", "tokenizer.json", "train.bin", "val.bin"}
+    (corpus / "more.txt").write_text("more\n" * 1000)
+    prepare(str(corpus), out=out, tokenizer="byte")
+    assert contents(out)["prepare.py"] == b"theirs"
+    assert contents(out)["train.bin"] != first["train.bin"]
+    open_dataset(str(out)).verify()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "d"]
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path, corpus: Path) -> None:

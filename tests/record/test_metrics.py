@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gptwright.errors import DiskFullError, RunError
-from gptwright.record.metrics import MetricsFile, read_metrics
+from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 
 
 def three_lines(path: Path) -> list[int]:
     """Writes three records; returns the file's length before each and at the end."""
-    metrics = MetricsFile(path)
+    metrics = MetricsFile(path, keep_bytes=0)
     lengths = [metrics.length]
     for step in range(3):
         metrics.append("train", {"step": step, "loss": 1.5})
@@ -46,7 +46,10 @@ def test_a_file_shorter_than_its_checkpoint_remembers_is_refused(tmp_path: Path)
     with pytest.raises(
         RunError, match=f"has {lengths[3]} bytes, and the checkpoint was written when it had 9999"
     ):
-        MetricsFile(path, keep_bytes=9999)
+        require_length(path, 9999)
+    with pytest.raises(RunError, match="has 0 bytes"):
+        require_length(tmp_path / "gone", 1)
+    require_length(path, lengths[3])
 
 
 def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -59,7 +62,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_number_is_stored_by_name(tmp_path: Path) -> None:
-    metrics = MetricsFile(tmp_path / "m")
+    metrics = MetricsFile(tmp_path / "m", keep_bytes=0)
     metrics.append("train", {"loss": math.nan, "grad_norm": math.inf, "lr": None})
     metrics.close()
     record = read_metrics(tmp_path / "m")[0]
@@ -68,7 +71,7 @@ def test_what_is_no_number_is_stored_by_name(tmp_path: Path) -> None:
 
 def test_a_full_disk_tears_no_line(small_disk: Path) -> None:
     path = small_disk / "metrics.jsonl"
-    metrics = MetricsFile(path)
+    metrics = MetricsFile(path, keep_bytes=0)
     written = 0
 
     def fill() -> None:

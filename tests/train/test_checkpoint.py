@@ -116,6 +116,19 @@ def test_a_finished_run_says_so_and_stays_as_it_is(
     assert (out / "metrics.jsonl").read_bytes() == before
 
 
+def test_a_record_with_a_hole_is_refused_and_nothing_is_touched(
+    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
+) -> None:
+    out = tmp_path / "run"
+    train(tiny, out, 20)
+    metrics = out / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:300])
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"metrics\.jsonl has 300 bytes, and the checkpoint was written when"):
+        resume(out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def test_an_unknown_checkpoint_is_answered_with_those_that_are_there(
     tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
 ) -> None:

@@ -1,8 +1,8 @@
 """Puts a finished dataset where it was asked for, or leaves everything as it was.
 
 The files are written into a folder beside the target and flushed to disk, and a rename puts it in place. So
-a dataset is whole or absent, whatever stops the work: an error, Ctrl-C, a full disk. A folder that holds
-anything else than an earlier dataset of the same settings is never touched.
+a dataset is whole or absent, whatever stops the work: an error, Ctrl-C, a full disk. Files of other names in
+the target stay where they are, and a dataset of other settings or of another program is never replaced.
 """
 
 import errno
@@ -19,6 +19,7 @@ from gptwright.errors import DataError, DiskFullError
 from gptwright.files import sync_folder
 
 META_NAME = "meta.pkl"
+TOKENIZER_NAME = "tokenizer.json"
 
 
 def check_target(out: Path, settings: SettingsRecord) -> None:
@@ -34,35 +35,28 @@ def check_target(out: Path, settings: SettingsRecord) -> None:
     names = {entry.name for entry in out.iterdir()}
     if not names:
         return
-    if MANIFEST_NAME not in names:
-        what = "a dataset that gptwright did not write" if "train.bin" in names else "no dataset"
+    if MANIFEST_NAME in names:
+        _check_same_settings(out, read_manifest(out), settings)
+    elif taken := {name for name in names if name in (META_NAME, TOKENIZER_NAME) or name.endswith(".bin")}:
         raise DataError(
-            f"{out} is not empty and holds {what}: {_listing(names)}",
-            why="preparing replaces the whole folder, and those files would be lost",
-            fix="--out DIR with another name, or empty that folder first",
+            f"{out} holds a dataset that gptwright did not write: {_listing(taken)}",
+            why="preparing would replace those files",
+            fix="train on it as it is, or choose another --out DIR",
         )
-    manifest = read_manifest(out)
-    _check_replaceable(out, names, manifest, settings)
 
 
-def _check_replaceable(out: Path, names: set[str], manifest: Manifest, settings: SettingsRecord) -> None:
-    foreign = names - _own_names(manifest)
-    if foreign:
-        raise DataError(
-            f"{out} holds files beside its dataset: {_listing(foreign)}",
-            why="preparing replaces the whole folder, and those files would be lost",
-            fix="move them elsewhere, or choose another --out DIR",
-        )
-    if manifest.settings != settings:
-        asked, there = settings.model_dump(), manifest.settings.model_dump()
-        differences = ", ".join(
-            f"{key} {there[key]} there, {asked[key]} asked" for key in asked if asked[key] != there[key]
-        )
-        raise DataError(
-            f"{out} holds a dataset of other settings: {differences}",
-            why="runs that were trained on it could no longer be resumed or compared",
-            fix="--out DIR with another name, or delete that folder first",
-        )
+def _check_same_settings(out: Path, manifest: Manifest, settings: SettingsRecord) -> None:
+    if manifest.settings == settings:
+        return
+    asked, there = settings.model_dump(), manifest.settings.model_dump()
+    differences = ", ".join(
+        f"{key} {there[key]} there, {asked[key]} asked" for key in asked if asked[key] != there[key]
+    )
+    raise DataError(
+        f"{out} holds a dataset of other settings: {differences}",
+        why="runs that were trained on it could no longer be resumed or compared",
+        fix="--out DIR with another name, or delete that folder first",
+    )
 
 
 @contextmanager
@@ -83,7 +77,7 @@ def replacing(out: Path, bytes_needed: Callable[[], float]) -> Iterator[Path]:
         partial.mkdir(parents=True)
         yield partial
         sync_folder(partial)
-        _swap(partial, out)
+        _put(partial, out)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         for folder in made:
@@ -100,6 +94,28 @@ def write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _put(partial: Path, out: Path) -> None:
+    """Gives the target the new files; what else lies there, such as nanoGPT's prepare.py, stays."""
+    before = {entry.name for entry in out.iterdir()} if out.exists() else set()
+    own = _own_names(read_manifest(out)) if MANIFEST_NAME in before else set()
+    if before <= own:
+        _swap(partial, out)
+        return
+    # The manifest goes first and comes last, so that a dataset half replaced is never taken for a whole one.
+    for name in sorted(before & own, key=lambda name: name != MANIFEST_NAME):
+        (out / name).unlink()
+    moved = []
+    try:
+        for file in sorted(partial.iterdir(), key=lambda file: file.name == MANIFEST_NAME):
+            moved.append(file.rename(out / file.name))
+    except BaseException:
+        for file in moved:
+            file.unlink()
+        raise
+    partial.rmdir()
+    sync_folder(out)
 
 
 def _swap(partial: Path, out: Path) -> None:

@@ -14,7 +14,7 @@ import gptwright
 from gptwright import units
 from gptwright.data.characters import CharTokenizer
 from gptwright.data.encode import write_splits
-from gptwright.data.folder import META_NAME, check_target, replacing, write_durably
+from gptwright.data.folder import META_NAME, TOKENIZER_NAME, check_target, replacing, write_durably
 from gptwright.data.manifest import (
     DATASET_SCHEMA,
     MANIFEST_NAME,
@@ -37,7 +37,6 @@ from gptwright.data.tokenizers import make_tokenizer
 from gptwright.errors import DataError
 from gptwright.facts import Fact, Origin
 
-TOKENIZER_NAME = "tokenizer.json"
 WINDOW_LENGTHS = (1024, 64)
 
 _SMALL_CORPUS_BYTES = 5_000_000

@@ -33,25 +33,12 @@ class MetricsFile:
 
     Args:
         path: the file; made if absent.
-        keep_bytes: cut the file to this length first; None keeps all of it.
-
-    Raises:
-        RunError: the file is shorter than `keep_bytes`.
+        keep_bytes: cut the file to this length first, which `require_length` has found it to have.
     """
 
-    def __init__(self, path: Path, keep_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, *, keep_bytes: int) -> None:
         self.path = path
         self._file = path.open("ab", buffering=0)
-        if keep_bytes is None:
-            return
-        length = self.length
-        if length < keep_bytes:
-            self._file.close()
-            raise RunError(
-                f"{path} has {length} bytes, and the checkpoint was written when it had {keep_bytes}",
-                why="part of the run's record is missing, so going on would leave a hole in it",
-                fix="restore the file, or resume from an earlier checkpoint with --checkpoint=NAME",
-            )
         self._file.truncate(keep_bytes)
 
     @property
@@ -84,6 +71,21 @@ class MetricsFile:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def require_length(path: Path, keep_bytes: int) -> None:
+    """Makes sure that a metrics file still holds what it held when a checkpoint was written.
+
+    Raises:
+        RunError: it is shorter.
+    """
+    length = path.stat().st_size if path.exists() else 0
+    if length < keep_bytes:
+        raise RunError(
+            f"{path} has {length} bytes, and the checkpoint was written when it had {keep_bytes}",
+            why="part of the run's record is missing, so going on would leave a hole in it",
+            fix="restore the file, or resume from an earlier checkpoint with --checkpoint=NAME",
+        )
 
 
 def read_metrics(path: Path) -> list[Record]:

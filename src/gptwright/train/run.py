@@ -21,7 +21,7 @@ from gptwright.config.write import to_toml
 from gptwright.errors import CheckpointError, RunError
 from gptwright.files import replace_bytes, replace_text
 from gptwright.record.log_text import append_log, log_text
-from gptwright.record.metrics import MetricsFile, read_metrics
+from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
 from gptwright.train.loop import Listener, Outcome, Trainer
@@ -84,6 +84,7 @@ def prepare_resume(run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | No
         fixed=fixed_settings(session.config, session.vocab_size),
         dataset_fingerprint=session.dataset.fingerprint,
     )
+    require_length(run.metrics_path, resumed.metrics_bytes)
     later = tuple(other for other in run.checkpoint_names() if other > name)
     return Prepared(run=run, session=session, resumed=resumed, discarded=later)
 
@@ -112,9 +113,10 @@ def train_prepared(prepared: Prepared, listener: Listener) -> Outcome:
     """
     run, session = prepared.run, prepared.session
     state = prepared.resumed.state if prepared.resumed else TrainState()
-    metrics = MetricsFile(run.metrics_path, prepared.resumed.metrics_bytes if prepared.resumed else 0)
+    _rewind(prepared)
+    keep_bytes = prepared.resumed.metrics_bytes if prepared.resumed else 0
+    metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
     try:
-        _rewind(prepared)
         replace_text(run.log_path, log_text(read_metrics(run.metrics_path)))
         fields = {"step": state.step} if prepared.resumed else _start_fields(session)
         record = metrics.append("resume" if prepared.resumed else "start", fields)
@@ -128,10 +130,13 @@ def train_prepared(prepared: Prepared, listener: Listener) -> Outcome:
 
 
 def _rewind(prepared: Prepared) -> None:
-    """Clears what is later than the state the run goes on from, and records the settings it goes on with."""
+    """Clears what is later than the state the run goes on from, and records the settings it goes on with.
+
+    The newest goes first and the record is cut last, so that a kill in between leaves a run to resume.
+    """
     run = prepared.run
     run.remove_unfinished()
-    for name in prepared.discarded:
+    for name in reversed(prepared.discarded):
         run.remove_checkpoint(name)
     if prepared.resumed:
         run.point("last", prepared.resumed.name)
