@@ -107,7 +107,7 @@ class ProgressScreen:
             TaskProgressColumn(),
             TextColumn("{task.fields[numbers]}"),
             TextColumn("left"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TimeRemainingColumn(compact=True),
             console=console,
         )
         self.task = self.progress.add_task("train", total=max_iters, completed=first_step, numbers="")
