@@ -1,6 +1,7 @@
 """The loop: what a step sees does not depend on how it is cut, and a stopped run goes on bit for bit."""
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,17 @@ def test_bfloat16_learns_as_float32_does(tiny: dict[str, str]) -> None:
         ends[dtype] = loss.item()
     assert ends["bfloat16"] == pytest.approx(ends["float32"], abs=0.1)
     assert ends["bfloat16"] != ends["float32"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compilation on a CPU needs a C++ compiler")
+@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
+def test_a_compiled_model_makes_the_same_steps(tmp_path: Path, tiny: dict[str, str], train: Train) -> None:
+    options = tiny | {"max_iters": "4", "learning_rate": "1e-3", "min_lr": "1e-4"}
+    train(options, tmp_path / "eager")
+    train(options | {"compile": "True"}, tmp_path / "compiled")
+    np.testing.assert_allclose(losses(tmp_path / "compiled"), losses(tmp_path / "eager"), rtol=0, atol=1e-5)
+    assert RunFolder(tmp_path / "compiled").checkpoint_names() == ["step-00000004"]
 
 
 def test_every_step_has_its_own_dropout() -> None:
