@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptwright.data.sampling import SamplingMode, WindowSampler, evaluation_starts, gather, window_count
+from gptwright.data.sampling import (
+    SamplingMode,
+    WindowReader,
+    WindowSampler,
+    evaluation_starts,
+    window_count,
+)
 from gptwright.data.splits import Shard, TokenSplit
 from gptwright.errors import DataError
 
@@ -139,8 +145,8 @@ def test_evaluation_takes_all_windows_or_a_fixed_subset() -> None:
     assert others.count(some) < 6
 
 
-def test_gather_reads_the_windows_asked_for() -> None:
+def test_a_reader_gives_the_windows_asked_for() -> None:
     split = split_of(41, 30)
-    x_NT, y_NT = gather(split, np.array([0, 41, 36]), 4)
+    x_NT, y_NT = WindowReader(split, 4, split.vocab_size).read(np.array([0, 41, 36]))
     assert x_NT.tolist() == [[0, 1, 2, 3], [41, 42, 43, 44], [36, 37, 38, 39]]
     assert np.array_equal(y_NT, x_NT + 1)

@@ -73,6 +73,19 @@ def test_gpt2s_vocabulary_is_padded_as_nanogpt_pads_it(tmp_path: Path, tiny: dic
     assert asked.vocab_size == 50257
 
 
+@pytest.mark.parametrize("vocab_size", [60000, 300])
+def test_a_guessed_vocabulary_yields_to_the_one_that_is_asked_for(
+    tmp_path: Path, tiny: dict[str, str], train: Train, vocab_size: int
+) -> None:
+    """A nanoGPT folder made with a tokenizer of one's own, which nothing in it names."""
+    folder = nanogpt_folder(tmp_path / "tokens", None, vocab_size)
+    options = tiny | {"dataset": str(folder), "vocab_size": str(vocab_size), "max_iters": "2"}
+    assert train(options, tmp_path / "run").ending == "finished"
+    assert not (tmp_path / "run" / "tokenizer.json").exists()
+    with pytest.raises(DataError, match=r"(train|val)\.bin"):
+        build_session(load_config([], options | {"vocab_size": str(vocab_size // 2)}))
+
+
 def test_the_startup_table_has_every_setting_and_derived_value_with_its_origin(tiny: dict[str, str]) -> None:
     loaded = load_config(["shakespeare-char-cpu"], tiny | {"wandb_log": "True"})
     facts = {fact.name: fact for fact in build_session(loaded).facts}

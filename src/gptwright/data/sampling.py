@@ -152,15 +152,6 @@ def evaluation_starts(split: TokenSplit, *, block_size: int, windows: int, seed:
     return tiles.positions(chosen)
 
 
-def gather(split: TokenSplit, starts: Int64Array, block_size: int) -> tuple[Int64Array, Int64Array]:
-    """Inputs and targets of windows at given starts, each [len(starts), block_size].
-
-    Raises:
-        DataError: an id is outside the split's vocabulary.
-    """
-    return WindowReader(split, block_size, split.vocab_size).read(starts)
-
-
 class _Ranges:
     """Numbers 0 … total-1 laid over the shards: `counts[i]` of them in shard i, `stride` tokens apart."""
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from gptwright.arithmetic.noise import MeanLoss, mean_loss
-from gptwright.data.sampling import evaluation_starts, gather
+from gptwright.data.sampling import WindowReader, evaluation_starts
 from gptwright.files import replace_bytes
 from gptwright.train.session import Session
 
@@ -33,6 +33,10 @@ class Evaluator:
             )
             for name, split in session.dataset.splits.items()
         }
+        self.readers = {
+            name: WindowReader(split, config.block_size, session.id_limit)
+            for name, split in session.dataset.splits.items()
+        }
 
     def evaluate(self) -> dict[str, npt.NDArray[np.float32]]:
         """Per-window losses `[windows]` in nats a token, by split."""
@@ -45,13 +49,12 @@ class Evaluator:
 
     def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
         session, starts = self.session, self.starts[name]
-        split = session.dataset.splits[name]
         device = session.precision.device.torch_device
         losses = []
         with torch.no_grad():
             for begin in range(0, len(starts), session.config.batch_size):
                 batch = starts[begin : begin + session.config.batch_size]
-                tokens_BT, targets_BT = gather(split, batch, session.config.block_size)
+                tokens_BT, targets_BT = self.readers[name].read(batch)
                 with session.precision.autocast():
                     losses_B = session.forward(
                         torch.from_numpy(tokens_BT).to(device),

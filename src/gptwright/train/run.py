@@ -25,7 +25,7 @@ from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
 from gptwright.train.loop import Listener, Outcome, Trainer
-from gptwright.train.session import Session, build_session
+from gptwright.train.session import Session, build_session, tokenizer_of
 from gptwright.train.stop import stop_on_signals
 
 
@@ -145,10 +145,11 @@ def _rewind(prepared: Prepared) -> None:
 
 
 def _describe(run: RunFolder, session: Session) -> None:
-    """Writes run.json, and the tokenizer where the dataset has more than a vocabulary's size."""
+    """Writes run.json, and the tokenizer if it is known."""
     run.write_facts(_run_facts(session))
-    if session.dataset.tokenizer_kind != "unknown":
-        replace_bytes(run.tokenizer_path, session.dataset.tokenizer().to_bytes())
+    tokenizer = tokenizer_of(session)
+    if tokenizer is not None:
+        replace_bytes(run.tokenizer_path, tokenizer.to_bytes())
 
 
 def require_unfinished(prepared: Prepared) -> None:

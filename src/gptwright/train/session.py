@@ -18,6 +18,7 @@ from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig, warnings_of
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
 from gptwright.data.sampling import WindowSampler
+from gptwright.data.tokenizers import Tokenizer
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
@@ -46,6 +47,7 @@ class Session:
         sampler: the batch of any step.
         parameters: counted by part.
         vocab_size: rows of the token embedding.
+        id_limit: every id of the data is below it.
         peak_flops: measured matrix-multiply rate in FLOP/s, the denominator of MFU.
         facts: the start-up table.
         warnings: settings that rarely mean what was wanted.
@@ -61,6 +63,7 @@ class Session:
     sampler: WindowSampler
     parameters: ParameterCount
     vocab_size: int
+    id_limit: int
     peak_flops: float
     facts: list[Fact]
     warnings: list[str]
@@ -85,6 +88,10 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     allow_tf32(device)
     dataset = _open(config, dataset_folder)
     vocab_size, vocab_reason = choose_vocab_size(config, dataset)
+    id_limit = min(vocab_size, _largest_vocabulary(config, dataset))
+    for split in dataset.splits.values():
+        require_windows(split, config.block_size)
+        check_ids(split, id_limit)
     parameters = count_parameters(
         n_layer=config.n_layer,
         n_embd=config.n_embd,
@@ -101,7 +108,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         sequences_per_step=config.sequences_per_step,
         seed=config.seed,
         mode=config.sampling,
-        vocab_limit=dataset.vocab_size,
+        vocab_limit=id_limit,
     )
     peak_flops = measure_matmul_peak(device, precision.torch_dtype)
     return Session(
@@ -115,6 +122,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         sampler=sampler,
         parameters=parameters,
         vocab_size=vocab_size,
+        id_limit=id_limit,
         peak_flops=peak_flops,
         facts=startup_facts(
             loaded,
@@ -128,6 +136,16 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         ),
         warnings=warnings_of(config),
     )
+
+
+def tokenizer_of(session: Session) -> Tokenizer | None:
+    """The tokenizer that a run keeps, or None where the dataset does not tell which it was.
+
+    A folder without a vocabulary is taken for GPT-2's, as nanoGPT does, unless the config says otherwise.
+    """
+    dataset = session.dataset
+    another = dataset.assumed and session.vocab_size not in (GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY)
+    return None if another or dataset.tokenizer_kind == "unknown" else dataset.tokenizer()
 
 
 def _require_one_process() -> None:
@@ -144,11 +162,14 @@ def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     name = config.dataset
     if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
         name = str(dataset_folder)
-    dataset = open_dataset(name)
-    for split in dataset.splits.values():
-        require_windows(split, config.block_size)
-        check_ids(split, dataset.vocab_size)
-    return dataset
+    return open_dataset(name)
+
+
+def _largest_vocabulary(config: TrainConfig, dataset: TokenDataset) -> int:
+    """How many ids the data may use: the dataset's, unless that is a guess and the person knows better."""
+    if dataset.assumed and config.vocab_size is not None:
+        return config.vocab_size
+    return dataset.vocab_size
 
 
 def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, str]:
@@ -161,7 +182,7 @@ def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, 
         if dataset.vocab_size == GPT2_VOCABULARY:
             return GPT2_PADDED_VOCABULARY, "GPT-2's 50257, padded to a multiple of 64 as nanoGPT does"
         return dataset.vocab_size, dataset.vocab_origin
-    if config.vocab_size < dataset.vocab_size:
+    if config.vocab_size < _largest_vocabulary(config, dataset):
         raise ConfigError(
             f"the vocabulary of {dataset.folder} has {dataset.vocab_size} ids,"
             f" and vocab_size = {config.vocab_size}",
