@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gptwright.arithmetic.flops import flops_per_token
+from gptwright.arithmetic.parameters import ParameterCount, count_parameters
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention, KeyValueCache
 from gptwright.model.linear import Linear
@@ -50,6 +52,26 @@ class ModelShape:
             bias=config.bias,
             tie_weights=config.tie_weights,
             dropout=config.dropout,
+        )
+
+    def count_parameters(self) -> ParameterCount:
+        """How many parameters the model has, without building it."""
+        return count_parameters(
+            n_layer=self.n_layer,
+            n_embd=self.n_embd,
+            block_size=self.block_size,
+            vocab_size=self.vocab_size,
+            bias=self.bias,
+            tie_weights=self.tie_weights,
+        )
+
+    def flops_per_token(self) -> int:
+        """FLOPs to train on one token, `palm` convention."""
+        return flops_per_token(
+            parameters_in_flops=self.count_parameters().in_flops,
+            n_layer=self.n_layer,
+            n_embd=self.n_embd,
+            block_size=self.block_size,
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gptwright.arithmetic.flops import flops_per_token, mfu
+from gptwright.arithmetic.flops import mfu
 from gptwright.errors import RunFailedError
 from gptwright.hardware.probe import synchronize
 from gptwright.optim.optimizers import set_learning_rate
@@ -78,12 +78,7 @@ class Trainer:
         self.losses: list[Tensor] = [torch.tensor(loss, device=place) for loss in state.pending_losses]
         self.seconds = state.pending_seconds
         self.tokens_per_step = self.config.sequences_per_step * self.config.block_size
-        self.flops_per_token = flops_per_token(
-            parameters_in_flops=session.parameters.in_flops,
-            n_layer=self.config.n_layer,
-            n_embd=self.config.n_embd,
-            block_size=self.config.block_size,
-        )
+        self.flops_per_token = session.model.shape.flops_per_token()
 
     def train(self, stop: StopRequest) -> Outcome:
         """Trains until `max_iters` or until asked to stop; saves in both cases.

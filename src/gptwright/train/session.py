@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gptwright.arithmetic.parameters import ParameterCount, count_parameters
+from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig, warnings_of
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
@@ -92,15 +92,8 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     for split in dataset.splits.values():
         require_windows(split, config.block_size)
         check_ids(split, id_limit)
-    parameters = count_parameters(
-        n_layer=config.n_layer,
-        n_embd=config.n_embd,
-        block_size=config.block_size,
-        vocab_size=vocab_size,
-        bias=config.bias,
-        tie_weights=config.tie_weights,
-    )
-    model = _build_model(ModelShape.of(config, vocab_size), config.seed, precision)
+    shape = ModelShape.of(config, vocab_size)
+    model = _build_model(shape, config.seed, precision)
     forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
     sampler = WindowSampler(
         dataset.splits["train"],
@@ -120,7 +113,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         optimizer=build_adamw(model, config, fused=device.type != "mps"),
         scaler=precision.scaler(),
         sampler=sampler,
-        parameters=parameters,
+        parameters=shape.count_parameters(),
         vocab_size=vocab_size,
         id_limit=id_limit,
         peak_flops=peak_flops,
@@ -129,8 +122,8 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
             device=device,
             choices=choices,
             dataset=dataset,
-            parameters=parameters,
-            vocabulary=(vocab_size, vocab_reason),
+            shape=shape,
+            vocabulary_reason=vocab_reason,
             windows_per_epoch=sampler.windows_per_epoch,
             peak_flops=peak_flops,
         ),
