@@ -3,9 +3,10 @@
     python kill_driver.py OUT KILLS SEED OPTION…
 
 torch is imported once, and computes nothing before a fork, which would not be safe. Every attempt is a
-forked child that starts or resumes the run as the command line does. A kill comes at a random moment after
-the child began, which falls into start-up, steps, evaluations and checkpoint writes alike. Prints one JSON
-line: what each kill found.
+forked child that starts or resumes the run as the command line does. Half the kills come at a random moment
+after the child began, most of them during start-up; the others at a random moment after it has written to
+its record, which falls into steps, evaluations and checkpoint writes, however fast the machine is. Prints
+one JSON line: what each kill found.
 """
 
 import json
@@ -44,13 +45,30 @@ def attempt(out: Path, options: dict[str, str]) -> None:
     train_prepared(prepared, Deaf())
 
 
-def killed_attempt(out: Path, options: dict[str, str], seconds: float) -> dict[str, object]:
-    """Forks an attempt and kills it after some seconds; says what it left."""
+def wait_for_progress(record: Path, before: int, patience: float = 60.0) -> None:
+    """Waits until the record has another length than before."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline and length_of(record) == before:
+        time.sleep(0.005)
+
+
+def length_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def killed_attempt(
+    out: Path, options: dict[str, str], seconds: float, *, after_progress: bool
+) -> dict[str, object]:
+    """Forks an attempt and kills it some seconds after its start or its first line; says what it left."""
+    record = out / "metrics.jsonl"
+    before = length_of(record)
     child = os.fork()
     if child == 0:
         os.dup2(os.open("child.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         attempt(out, options)
         os._exit(0)
+    if after_progress:
+        wait_for_progress(record, before)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -70,7 +88,12 @@ def main() -> None:
     out, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     options = dict(argument.removeprefix("--").split("=", 1) for argument in sys.argv[4:])
     draw = random.Random(seed)
-    found = [killed_attempt(out, options, draw.uniform(0.0, 2.5)) for _ in range(kills)]
+    found = [
+        killed_attempt(out, options, draw.uniform(0.0, 0.3), after_progress=True)
+        if number % 2
+        else killed_attempt(out, options, draw.uniform(0.0, 2.0), after_progress=False)
+        for number in range(kills)
+    ]
     child = os.fork()
     if child == 0:
         attempt(out, options)

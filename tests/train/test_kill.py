@@ -18,7 +18,7 @@ KILLS = 30
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks, so that torch is imported once")
 def test_thirty_kills_lose_and_double_nothing(tmp_path: Path, tiny: dict[str, str], train: Train) -> None:
     options = tiny | {
-        "max_iters": "1500", "lr_decay_iters": "1500", "checkpoint_interval": "3", "eval_interval": "30",
+        "max_iters": "3000", "lr_decay_iters": "3000", "checkpoint_interval": "3", "eval_interval": "30",
         "dropout": "0.1", "sampling": "epoch", "log_interval": "2",
     }  # fmt: skip
     driver = Path(__file__).with_name("kill_driver.py")
@@ -37,7 +37,7 @@ def test_thirty_kills_lose_and_double_nothing(tmp_path: Path, tiny: dict[str, st
     assert all(kill["whole"] for kill in found["kills"])
     assert found["last"] == 0
     # The kills must have met a run under way, and some of them a checkpoint that was being written.
-    assert len({kill["checkpoint"] for kill in found["kills"]}) > 10
+    assert len({kill["checkpoint"] for kill in found["kills"]}) > 8
     assert any(kill["inside_a_write"] for kill in found["kills"])
     train(options, tmp_path / "whole")
     assert_same_weights(tmp_path / "killed", tmp_path / "whole")
