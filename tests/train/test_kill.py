@@ -27,7 +27,7 @@ def test_thirty_kills_lose_and_double_nothing(tmp_path: Path, tiny: dict[str, st
         [*command, *as_arguments(options)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1500,
         check=False,
         cwd=tmp_path,
     )
