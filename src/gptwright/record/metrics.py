@@ -8,7 +8,7 @@ Kinds of line, each with `"v": 1`, `kind`, and `time` (seconds since 1970):
 - `start`, `resume`: facts of the process that goes on from `step`;
 - `train`: `step`, `loss`, `loss_mean` since the line before, `lr`, `grad_norm`, `seconds` a step without
   evaluations and checkpoints, `tokens_per_second`, `mfu`, `tokens` so far;
-- `eval`: `step`, `train_loss`, `val_loss`, their `…_standard_error`, `windows` a split, `seconds`;
+- `eval`: `step`, `seconds`, and for `train` and `val` each `…_loss`, `…_loss_standard_error`, `…_windows`;
 - `end`: `step` and `state`: `finished`, `stopped` (by a signal) or `failed`.
 """
 

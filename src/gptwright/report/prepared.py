@@ -13,7 +13,7 @@ def show_prepared(console: Console, report: PrepareReport) -> None:
     train, val = report.tokens["train"], report.tokens["val"]
     console.print(
         f"[bold]{train:,}[/] training and [bold]{val:,}[/] validation tokens"
-        f" from {report.documents:,} documents ({report.characters:,} characters,"
+        f" from {report.documents:,} document{'' if report.documents == 1 else 's'} ({report.characters:,} characters,"
         f" {report.bytes_per_token:.2f} bytes a token)"
     )
     console.print(
