@@ -11,9 +11,10 @@ from gptwright.data.prepare import PrepareReport
 def show_prepared(console: Console, report: PrepareReport) -> None:
     """Prints sizes, the split, what was left out, and what to know before training."""
     train, val = report.tokens["train"], report.tokens["val"]
+    documents = f"{report.documents:,} document{'' if report.documents == 1 else 's'}"
     console.print(
         f"[bold]{train:,}[/] training and [bold]{val:,}[/] validation tokens"
-        f" from {report.documents:,} document{'' if report.documents == 1 else 's'} ({report.characters:,} characters,"
+        f" from {documents} ({report.characters:,} characters,"
         f" {report.bytes_per_token:.2f} bytes a token)"
     )
     console.print(
