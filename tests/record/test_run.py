@@ -70,6 +70,12 @@ def test_a_pointer_cannot_lead_out_of_the_folder(tmp_path: Path, content: str) -
     assert run.pointed("last") is None
 
 
+def test_a_sample_is_kept_under_its_checkpoints_name(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.save_sample(checkpoint_name(250), "to be")
+    assert (tmp_path / "samples" / "step-00000250.txt").read_text("utf-8") == "to be"
+
+
 def test_damaged_facts_are_named(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.run_json_path.write_text("{")

@@ -39,8 +39,9 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
     loaded = load_config(["demo"], {"dataset": str(dataset), "out_dir": str(folder)})
     document = train_and_show(loaded, console, plain=plain)
     if document["ending"] == "finished":
-        text = "".join(Speaker.of(folder).speak(max_new_tokens=SAMPLE_TOKENS))
-        RunFolder(folder).save_sample(document["step"], text)
+        speaker = Speaker.of(folder)
+        text = "".join(speaker.speak(max_new_tokens=SAMPLE_TOKENS))
+        RunFolder(folder).save_sample(speaker.checkpoint, text)
         console.print("\n[bold]a sample[/]")
         console.out(text, highlight=False)
         console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)

@@ -121,10 +121,10 @@ class RunFolder:
             raise RunError(f"{self.run_json_path} is damaged: {error}") from None
         return dict(facts)
 
-    def save_sample(self, step: int, text: str) -> None:
-        """Keeps a text that was generated from the weights of a step."""
+    def save_sample(self, checkpoint: str, text: str) -> None:
+        """Keeps a text that was generated from the weights of a checkpoint."""
         self.samples.mkdir(exist_ok=True)
-        replace_text(self.samples / f"step-{step:08d}.txt", text)
+        replace_text(self.samples / f"{checkpoint}.txt", text)
 
     def checkpoint_names(self) -> list[str]:
         """Names of all finished checkpoints, oldest first."""
