@@ -67,7 +67,8 @@ def test_gpt2s_vocabulary_is_padded_as_nanogpt_pads_it(tmp_path: Path, tiny: dic
     session = build_session(load_config([], tiny | {"dataset": str(folder)}))
     assert session.vocab_size == 50304
     vocabulary = next(fact for fact in session.facts if fact.name == "vocabulary")
-    assert vocabulary.reason == "GPT-2's 50257, padded to a multiple of 64 as nanoGPT does"
+    assert vocabulary.reason.startswith("GPT-2's 50257, padded to a multiple of 64 as nanoGPT does; assumed:")
+    assert vocabulary.origin == Origin.ASSUMED
     assert session.model.lm_head.weight.shape == (50304, 32)
     asked = build_session(load_config([], tiny | {"dataset": str(folder), "vocab_size": "50257"}))
     assert asked.vocab_size == 50257

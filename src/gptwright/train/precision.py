@@ -58,7 +58,7 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
         return _choose_cpu_dtype(request, device)
     if request == "auto":
         if device.type == "mps":
-            return "float32", "float16 gains little on Apple GPUs and needs a scaler"
+            return "float32", "the safe choice; lower precision has not been tried on Apple GPUs"
         if "bfloat16" in native:
             return "bfloat16", f"{device.name} multiplies it in hardware, and it needs no scaler"
         return "float16", f"{device.name} has no bfloat16 in hardware; a gradient scaler is used"
@@ -73,7 +73,7 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
 
 def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
     if request == "auto":
-        return "float32", "autocast to bfloat16 gains little on a CPU at these sizes"
+        return "float32", "nanoGPT's choice on a CPU; lower precision is taken if asked for"
     if request not in device.native_dtypes:
         return "float32", f"{request} is not in this CPU's hardware (nanoGPT ignores dtype on a CPU too)"
     return request, "asked for"
@@ -87,12 +87,11 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
     """
     missing = missing_compiler(device)
     if request == "auto":
-        if device.type != "cuda":
-            return (
-                False,
-                f"compilation gains nothing on {device.type} at these sizes and takes tens of seconds",
-            )
-        return (False, missing) if missing else (True, "pays on CUDA after about a minute")
+        if device.type == "cuda":
+            return (False, missing) if missing else (True, "nanoGPT's choice on a GPU")
+        if device.type == "cpu":
+            return False, "it takes tens of seconds, and nanoGPT gains nothing from it on a CPU"
+        return False, "it has not been tried on Apple GPUs"
     if request and missing:
         raise DeviceError(
             f"compile = True cannot be done here: {missing}",

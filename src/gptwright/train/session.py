@@ -20,7 +20,7 @@ from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, requir
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
 from gptwright.errors import ConfigError
-from gptwright.facts import Fact
+from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.model.gpt import GPT, ModelShape
@@ -87,7 +87,10 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     )
     allow_tf32(device)
     dataset = _open(config, dataset_folder)
-    vocab_size, vocab_reason = choose_vocab_size(config, dataset)
+    vocab_size, origin, reason = choose_vocab_size(config, dataset)
+    vocabulary = Fact(
+        name="vocabulary", value=vocab_size, text=f"{vocab_size:,}", origin=origin, reason=reason
+    )
     id_limit = min(vocab_size, _largest_vocabulary(config, dataset))
     for split in dataset.splits.values():
         require_windows(split, config.block_size)
@@ -95,14 +98,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     shape = ModelShape.of(config, vocab_size)
     model = _build_model(shape, config.seed, precision)
     forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
-    sampler = WindowSampler(
-        dataset.splits["train"],
-        block_size=config.block_size,
-        sequences_per_step=config.sequences_per_step,
-        seed=config.seed,
-        mode=config.sampling,
-        vocab_limit=id_limit,
-    )
+    sampler = _build_sampler(config, dataset, id_limit)
     peak_flops = measure_matmul_peak(device, precision.torch_dtype)
     return Session(
         config=config,
@@ -123,8 +119,8 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
             choices=choices,
             dataset=dataset,
             shape=shape,
-            vocabulary_reason=vocab_reason,
-            windows_per_epoch=sampler.windows_per_epoch,
+            vocabulary=vocabulary,
+            sampler=sampler,
             peak_flops=peak_flops,
         ),
         warnings=warnings_of(config),
@@ -165,16 +161,18 @@ def _largest_vocabulary(config: TrainConfig, dataset: TokenDataset) -> int:
     return dataset.vocab_size
 
 
-def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, str]:
-    """Rows of the token embedding, and why.
+def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, Origin, str]:
+    """Rows of the token embedding, where the number comes from, and why.
 
     Raises:
         ConfigError: the config's is smaller than the dataset's.
     """
     if config.vocab_size is None:
-        if dataset.vocab_size == GPT2_VOCABULARY:
-            return GPT2_PADDED_VOCABULARY, "GPT-2's 50257, padded to a multiple of 64 as nanoGPT does"
-        return dataset.vocab_size, dataset.vocab_origin
+        origin = Origin.ASSUMED if dataset.assumed else Origin.DERIVED
+        if dataset.vocab_size != GPT2_VOCABULARY:
+            return dataset.vocab_size, origin, dataset.vocab_origin
+        padded = f"GPT-2's {GPT2_VOCABULARY}, padded to a multiple of 64 as nanoGPT does"
+        return GPT2_PADDED_VOCABULARY, origin, f"{padded}; {dataset.vocab_origin}"
     if config.vocab_size < _largest_vocabulary(config, dataset):
         raise ConfigError(
             f"the vocabulary of {dataset.folder} has {dataset.vocab_size} ids,"
@@ -182,7 +180,18 @@ def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, 
             why="ids beyond the model's vocabulary have no embedding",
             fix=f"--vocab_size={dataset.vocab_size}, or leave it out",
         )
-    return config.vocab_size, "asked for"
+    return config.vocab_size, Origin.CONFIGURED, "asked for"
+
+
+def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int) -> WindowSampler:
+    return WindowSampler(
+        dataset.splits["train"],
+        block_size=config.block_size,
+        sequences_per_step=config.sequences_per_step,
+        seed=config.seed,
+        mode=config.sampling,
+        vocab_limit=id_limit,
+    )
 
 
 def _build_model(shape: ModelShape, seed: int, precision: Precision) -> GPT:

@@ -6,6 +6,7 @@ from gptwright import units
 from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import TokenDataset
+from gptwright.data.sampling import WindowSampler
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import ModelShape
@@ -18,8 +19,8 @@ def startup_facts(
     choices: Sequence[Fact],
     dataset: TokenDataset,
     shape: ModelShape,
-    vocabulary_reason: str,
-    windows_per_epoch: int,
+    vocabulary: Fact,
+    sampler: WindowSampler,
     peak_flops: float,
 ) -> list[Fact]:
     """Settings first, then the machine, the data, the model and the plan that follow from them."""
@@ -27,8 +28,9 @@ def startup_facts(
         *_settings(loaded),
         *_machine(device, choices, peak_flops),
         *_data(dataset),
-        *_model(shape, vocabulary_reason),
-        *_plan(loaded.config, shape, windows_per_epoch),
+        vocabulary,
+        *_model(shape),
+        *_plan(loaded.config, shape, sampler),
     ]
 
 
@@ -73,10 +75,9 @@ def _data(dataset: TokenDataset) -> list[Fact]:
     ]
 
 
-def _model(shape: ModelShape, vocabulary_reason: str) -> list[Fact]:
+def _model(shape: ModelShape) -> list[Fact]:
     count, flops = shape.count_parameters(), shape.flops_per_token()
     return [
-        _derived("vocabulary", shape.vocab_size, f"{shape.vocab_size:,}", vocabulary_reason),
         _derived(
             "parameters",
             count.nanogpt,
@@ -99,10 +100,10 @@ def _model(shape: ModelShape, vocabulary_reason: str) -> list[Fact]:
     ]
 
 
-def _plan(config: TrainConfig, shape: ModelShape, windows_per_epoch: int) -> list[Fact]:
+def _plan(config: TrainConfig, shape: ModelShape, sampler: WindowSampler) -> list[Fact]:
     tokens_per_step = config.sequences_per_step * config.block_size
     tokens = tokens_per_step * config.max_iters
-    epochs = config.sequences_per_step * config.max_iters / windows_per_epoch
+    epochs = sampler.epochs_at(config.max_iters)
     return [
         _derived(
             "tokens per step",
@@ -121,7 +122,7 @@ def _plan(config: TrainConfig, shape: ModelShape, windows_per_epoch: int) -> lis
             "epochs",
             epochs,
             f"{epochs:.2f}",
-            f"windows drawn / {windows_per_epoch:,} windows of {config.block_size} tokens in train",
+            f"windows drawn / {sampler.windows_per_epoch:,} windows of {config.block_size} tokens in train",
         ),
     ]
 
