@@ -27,9 +27,10 @@ from typing import Any
 import torch
 
 import gptwright
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.hardware.detect import find_device, usable_cores
 from gptwright.model.generate import SamplingOptions, generate
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.model.gpt import GPT
 
 SHAPE = ModelShape(
     n_layer=12,

@@ -7,7 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gptwright.arithmetic.flops import flops_per_token, mfu
 from gptwright.arithmetic.parameters import count_parameters
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.model.gpt import GPT
 
 
 def test_gpt2_124m_takes_854_6_mflop_a_token() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gptwright import units
 from gptwright.arithmetic.parameters import ParameterCount, count_parameters
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.model.gpt import GPT
 
 
 def count(

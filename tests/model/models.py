@@ -7,7 +7,8 @@ where it stood.
 
 import torch
 
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.model.gpt import GPT
 
 
 def shape_of(

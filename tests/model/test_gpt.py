@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.model.gpt import GPT
 from tests.model.models import random_ids, shape_of, vivid_model
 from tests.model.reference import Reference
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_adamw, set_learning_rate
 
 CONFIG = TrainConfig(learning_rate=3e-2, weight_decay=0.2, beta1=0.8, beta2=0.9)

@@ -19,6 +19,14 @@ def flops_per_token(*, parameters_in_flops: int, n_layer: int, n_embd: int, bloc
     return 6 * parameters_in_flops + 12 * n_layer * n_embd * block_size
 
 
+def causal_flops_per_token(*, parameters_in_flops: int, n_layer: int, n_embd: int, block_size: int) -> int:
+    """FLOPs to train on one token with attention counted as causal, which is half of `palm`'s.
+
+    A kernel that skips what a token may not look at does this much; llm.c and nanochat count so.
+    """
+    return 6 * parameters_in_flops + 6 * n_layer * n_embd * block_size
+
+
 def mfu(*, flops_per_token: float, tokens_per_second: float, peak_flops: float) -> float:
     """The share of a device's peak that the model's own arithmetic reaches, from 0 to 1."""
     return flops_per_token * tokens_per_second / peak_flops

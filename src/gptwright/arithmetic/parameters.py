@@ -44,6 +44,21 @@ class ParameterCount:
         return self.nanogpt - (self.token_embedding if self.head else 0)
 
     @property
+    def embedding(self) -> int:
+        """Both lookup tables, tokens and positions."""
+        return self.token_embedding + self.position_embedding
+
+    @property
+    def non_embedding(self) -> int:
+        """Everything that is in neither lookup table."""
+        return self.total - self.embedding
+
+    @property
+    def matmul(self) -> int:
+        """Those in matrices that multiply every token: the blocks' and the output head's."""
+        return self.decayed - self.position_embedding - (self.token_embedding if self.head else 0)
+
+    @property
     def not_decayed(self) -> int:
         """Those in vectors: layer norms and biases."""
         return self.total - self.decayed

@@ -1,9 +1,10 @@
 """A trained model out of a run folder, ready to generate or to be measured."""
 
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.data.tokenizers import Tokenizer, load_tokenizer
 from gptwright.errors import CheckpointError
 from gptwright.hardware.detect import Device
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.model.gpt import GPT
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import load_weights, verified_payload
 

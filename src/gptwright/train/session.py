@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gptwright.arithmetic.parameters import ParameterCount
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig, warnings_of
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
@@ -23,7 +24,7 @@ from gptwright.errors import ConfigError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
-from gptwright.model.gpt import GPT, ModelShape
+from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_adamw
 from gptwright.train.precision import Precision, allow_tf32, choose_precision
 from gptwright.train.startup import startup_facts

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from gptwright import units
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import TokenDataset
 from gptwright.data.sampling import WindowSampler
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
-from gptwright.model.gpt import ModelShape
 
 
 def startup_facts(
