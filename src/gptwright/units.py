@@ -47,3 +47,38 @@ def flops_rate(flops_per_second: float) -> str:
 def percent(fraction: float) -> str:
     """A fraction from 0 to 1 as `38.2 %`."""
     return f"{fraction * 100:.1f} %"
+
+
+def text(value: float | str | bool | None, unit: str) -> str:
+    """A value of `unit` as a person reads it.
+
+    Units: `tokens`, `parameters`, `bytes`, `seconds`, `FLOP/s`, `FLOP/token`, `tokens/s`, `nats`,
+    `fraction` (shown as percent), or any other word, which is put behind the number.
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    if unit in FORMS:
+        return FORMS[unit](value)
+    number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return f"{number} {unit}".strip()
+
+
+def _tokens(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) < 1e6 else count(value)
+
+
+FORMS: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {
+        "tokens": _tokens,
+        "parameters": count,
+        "bytes": size,
+        "seconds": duration,
+        "FLOP/s": flops_rate,
+        "FLOP/token": lambda value: f"{value / 1e6:,.1f} MFLOP",
+        "tokens/s": lambda value: f"{value:,.0f} tokens/s",
+        "nats": lambda value: f"{value:.4f}",
+        "fraction": percent,
+    }
+)

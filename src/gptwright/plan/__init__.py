@@ -1,0 +1,1 @@
+"""What a run will need and cost, before anything is spent."""

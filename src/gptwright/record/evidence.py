@@ -1,0 +1,216 @@
+"""What a run's record says, whoever trained it: the one model that every reader fills and every rule reads.
+
+A log becomes two tables (training lines and evaluations), the facts of its header, and events; each value
+keeps the line it came from. Nothing is added: a value that a line does not have is NaN here, and stays so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from gptwright.facts import Fact
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+
+class TrainLoss(StrEnum):
+    """What the loss on a training line is."""
+
+    MICRO_BATCH = "the last micro-batch of the step"
+    STEP = "the mean over the step's batch"
+    INTERVAL = "the mean over the steps since the line before"
+    SMOOTHED = "a running average"
+    ABSENT = "not logged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFormat:
+    """What a trainer's numbers mean, which its lines do not say. Read in the trainer's source.
+
+    Attributes:
+        name: the trainer.
+        train_loss: what the loss on a training line is; always in training mode, dropout on.
+        has_dropout: whether this trainer's model can have dropout.
+        evaluates_train: whether evaluations report an eval-mode loss on training data too.
+        time_includes_evaluation: whether the time of a line after an evaluation includes it.
+        mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
+        defaults: settings that a run of this trainer has where its config does not name them.
+    """
+
+    name: str
+    train_loss: TrainLoss
+    has_dropout: bool
+    evaluates_train: bool
+    time_includes_evaluation: bool
+    mfu_peak_flops: float | None = None
+    defaults: Mapping[str, float | int | str | bool] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainLines:
+    """One row a training line, in the log's order; arrays of one length. NaN: the line does not say it.
+
+    Attributes:
+        step: optimizer step, as the trainer counts.
+        line: line of the log, from 1.
+        segment: 0 for the first process, one more after each resume or restart.
+        loss: nats a token; NaN or infinite also where the trainer printed that, see `loss_is_bad`.
+        loss_is_bad: the trainer printed NaN or infinity.
+        seconds: one optimizer step, as printed or as differences of a printed clock.
+        tokens_per_second: as printed, over all devices.
+        mfu: as printed, from 0 to 1; NaN where the trainer printed that it does not know.
+        learning_rate: as printed.
+        grad_norm: as printed, before clipping.
+    """
+
+    step: Integers
+    line: Integers
+    segment: Integers
+    loss: Floats
+    loss_is_bad: Booleans
+    seconds: Floats
+    tokens_per_second: Floats
+    mfu: Floats
+    learning_rate: Floats
+    grad_norm: Floats
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EvalLines:
+    """One row an evaluation, in the log's order; arrays of one length. NaN: the line does not say it.
+
+    Attributes:
+        step: optimizer step of the weights that were evaluated.
+        line: line of the log, from 1.
+        segment: as in `TrainLines`.
+        train_loss: eval-mode loss on training data, nats a token.
+        val_loss: validation loss, nats a token.
+        loss_is_bad: one of the two was printed as NaN or infinity.
+        val_bpb: validation bits a byte.
+        train_standard_error: as printed.
+        val_standard_error: as printed.
+    """
+
+    step: Integers
+    line: Integers
+    segment: Integers
+    train_loss: Floats
+    val_loss: Floats
+    loss_is_bad: Booleans
+    val_bpb: Floats
+    train_standard_error: Floats
+    val_standard_error: Floats
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+class EventKind(StrEnum):
+    """What else a log line can tell."""
+
+    CHECKPOINT = "checkpoint"
+    RESUME = "resume"
+    OUT_OF_MEMORY = "out of memory"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED_UPDATE = "skipped update"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line that is no number of a step.
+
+    Attributes:
+        kind: what it tells.
+        line: line of the log, from 1.
+        step: the last step that was printed before it; None before the first.
+        text: the line itself, cleaned, at most 500 characters.
+    """
+
+    kind: EventKind
+    line: int
+    step: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogEvidence:
+    """Everything that one log says.
+
+    Attributes:
+        format: what its numbers mean.
+        path: the file; `-` for standard input.
+        lines_read: physical lines in the file.
+        lines_skipped: lines that look like data and could not be read whole (glued, cut, damaged).
+        hazards: what was repaired or met, with its count, such as `joined wrapped lines`.
+        header: facts of the run that stand outside the tables, by standard name.
+        settings: settings that the log echoes, by field name.
+        train: training lines.
+        evals: evaluations.
+        events: everything else.
+    """
+
+    format: LogFormat
+    path: str
+    lines_read: int
+    lines_skipped: int
+    hazards: Mapping[str, int]
+    header: Mapping[str, Fact]
+    settings: Mapping[str, Fact]
+    train: TrainLines
+    evals: EvalLines
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment in a config file, with its line (from 1); `field` is the setting on the same line, if any."""
+
+    text: str
+    line: int
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConfigEvidence:
+    """What a run's config file says, ours or not.
+
+    Attributes:
+        path: the file.
+        settings: what it sets, by field name; `reason` is the file and line.
+        comments: its comments, which may claim things.
+        skipped: statements that were no assignment of a literal.
+    """
+
+    path: Path
+    settings: Mapping[str, Fact]
+    comments: tuple[Comment, ...]
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunEvidence:
+    """A run as somebody hands it over: its log, its config, and what is stated about it.
+
+    Attributes:
+        path: what was named.
+        log: None where only a config is there (a plan).
+        config: None where there is none.
+        stated: facts of facts.toml and of options: `device`, `device_count`, `train_tokens`, `val_tokens`,
+            `vocab_size`, `dataset`, `torch`, `note`.
+    """
+
+    path: str
+    log: LogEvidence | None
+    config: ConfigEvidence | None
+    stated: Mapping[str, Fact]
