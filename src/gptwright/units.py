@@ -4,6 +4,9 @@ Inside the program every quantity is in its SI base unit (seconds, bytes, FLOP/s
 here does it become text. Bytes use binary prefixes, because memory is sold and reported in them.
 """
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 
 def count(value: float) -> str:
     """A count in the form nanoGPT prints parameters: `0.80M`, `123.59M`, `7.60B`, `512`."""
