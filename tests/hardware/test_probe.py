@@ -1,7 +1,10 @@
-"""The measured peak: its arithmetic under a false clock, its size against another library's."""
+"""Peak and bandwidth under a false clock and against another library; compilers that work and that do not."""
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,10 @@ import torch
 from gptwright.hardware import probe
 from gptwright.hardware.detect import Device, find_device
 
-measure: Callable[..., float] = probe.measure_matmul_peak.__wrapped__  # without what it remembers
+# Without what they remember.
+measure: Callable[..., float] = probe.measure_matmul_peak.__wrapped__
+measure_bandwidth: Callable[..., float] = probe.measure_bandwidth.__wrapped__
+try_compiler: Callable[..., tuple[bool, str]] = probe.try_compiler.__wrapped__
 
 
 @pytest.fixture
@@ -93,3 +99,81 @@ def test_the_products_are_in_the_dtype_asked_for(monkeypatch: pytest.MonkeyPatch
     measure(cpu, torch.bfloat16, seconds=0.0)
     low = torch.bfloat16
     assert seen == [(low, low, low, (8, 8))] * 3 + [(low, low, low, (16, 16))] * 3
+
+
+def test_bandwidth_counts_what_is_read_and_what_is_written(
+    monkeypatch: pytest.MonkeyPatch, cpu: Device
+) -> None:
+    readings = list(clock([0.30, 0.10, 0.20]))
+    monkeypatch.setattr(probe, "COPIED", {"cpu": 4096})
+    monkeypatch.setattr(time, "perf_counter", iter(readings).__next__)
+    bandwidth = measure_bandwidth(cpu, seconds=0.5)
+    monkeypatch.undo()
+    assert bandwidth == pytest.approx(2 * 4096 / 0.10)
+
+
+def test_this_machines_bandwidth_is_of_the_size_that_numpy_reaches(
+    monkeypatch: pytest.MonkeyPatch, cpu: Device
+) -> None:
+    monkeypatch.setattr(probe, "COPIED", {"cpu": 2**26})
+    ours = measure_bandwidth(cpu, seconds=0.1)
+    source, target = np.zeros(2**24, np.float32), np.ones(2**24, np.float32)
+    fastest = min(timed(lambda: np.copyto(target, source)) for _ in range(10))
+    assert 0.05 < ours / (2 * 2**26 / fastest) < 20
+
+
+def test_a_bandwidth_is_measured_once_a_process(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:
+    monkeypatch.setattr(probe, "COPIED", {"cpu": 4096})
+    probe.measure_bandwidth.cache_clear()
+    try:
+        assert probe.measure_bandwidth(cpu, seconds=0.0) == probe.measure_bandwidth(cpu, seconds=0.0)
+        assert probe.measure_bandwidth.cache_info().misses == 1
+    finally:
+        probe.measure_bandwidth.cache_clear()
+
+
+def fake_compiler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = folder / "g++"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(folder) + os.pathsep + "/bin")
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="the compilers made here are shell scripts")
+
+
+@posix
+def test_a_compiler_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complaint = 'echo "$a:1:10: fatal error: Python.h: No such file" >&2'
+    script = f"for a; do case $a in *.cpp) {complaint};; esac; done; exit 1"
+    fake_compiler(tmp_path, script, monkeypatch)
+    assert try_compiler() == (False, "g++ fails: 1:10: fatal error: Python.h: No such file")
+
+
+@posix
+def test_a_compiler_that_does_not_come_back_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_compiler(tmp_path, "exec sleep 30", monkeypatch)
+    begin = time.perf_counter()
+    assert try_compiler(seconds=0.2) == (False, "g++ had not compiled one line after 0.2 s")
+    assert time.perf_counter() - begin < 10
+
+
+def test_a_machine_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert try_compiler() == (False, "no C++ compiler is installed")
+
+
+@posix
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler")
+def test_this_machines_compiler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "SOURCE", "int f() { return 1; }\n")
+    works, seen = try_compiler(seconds=60.0)
+    assert works, seen
+    monkeypatch.setattr(probe, "SOURCE", "#include <no_such_header.h>\n")
+    works, seen = try_compiler(seconds=60.0)
+    assert not works
+    assert "no_such_header.h" in seen

@@ -4,15 +4,16 @@
 their float16; here only native support counts.
 """
 
-import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import torch
 
 from gptwright.errors import DeviceError
+from gptwright.hardware.cpu import cpu_name, usable_cores
+
+__all__ = ["Device", "detect_devices", "find_device", "usable_cores"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,23 +110,8 @@ def _cpu() -> Device:
     return Device(
         type="cpu",
         index=None,
-        name=_cpu_name(),
+        name=cpu_name(),
         memory_bytes=psutil.virtual_memory().total,
         native_dtypes=("float32", "bfloat16") if native_bf16 else ("float32",),
         detail=f"{usable_cores()} cores, {torch.backends.cpu.get_cpu_capability()}",
     )
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

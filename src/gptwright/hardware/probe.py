@@ -1,12 +1,22 @@
-"""Peaks that were measured here, in a fraction of a second.
+"""What was tried here, in a second or so: matrix products, copies, and a compiler.
 
 The denominator of an MFU decides what it says, so ours is this machine's own matrix-multiply rate in the
 dtype of the run: square matrices large enough to hide every overhead, the best of several short runs,
-because what disturbs a measurement only ever makes it slower.
+because what disturbs a measurement only ever makes it slower. Memory bandwidth is measured in the same way.
+
+`torch.compile` itself is not tried: on two busy cores the first call took 29 s, and 8 s with its cache warm.
+What it most often lacks is a compiler that finds Python's headers, and that is tried.
 """
 
 import functools
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -16,6 +26,12 @@ from gptwright.hardware.detect import Device
 # fits into a slice of the scheduler. With another process on one of two cores, 1536 measured 96 GFLOP/s and
 # 384 measured 149, where both reach 150 to 170 alone.
 SIDES = {"cpu": (384, 1536), "cuda": (4096, 8192), "mps": (2048, 4096)}
+
+# Bytes to copy: several times the largest cache (126 MB of a B200, some 100 MB of a server's CPU).
+COPIED = {"cpu": 256 * 2**20, "cuda": 512 * 2**20, "mps": 256 * 2**20}
+
+# What torch.compile generates includes Python's headers, on a CPU and, through Triton, on a GPU.
+SOURCE = '#include <Python.h>\n#include <cmath>\nextern "C" double f(double x) { return std::sin(x); }\n'
 
 
 @functools.lru_cache
@@ -38,17 +54,39 @@ def _rate(device: Device, dtype: torch.dtype, side: int, seconds: float) -> floa
     a = torch.randn(side, side, generator=generator).to(device.torch_device, dtype)
     b = torch.randn(side, side, generator=generator).to(device.torch_device, dtype)
     out = a @ b
+    return 2 * side**3 / _fastest(lambda: torch.matmul(a, b, out=out), device, seconds)
+
+
+@functools.lru_cache
+def measure_bandwidth(device: Device, *, seconds: float = 0.3) -> float:
+    """The best rate in bytes/s at which `device` copies within its memory, bytes read and bytes written.
+
+    Measured once a process.
+
+    Args:
+        device: where to measure.
+        seconds: about how long to measure; at least three copies are timed.
+    """
+    numbers = COPIED[device.type] // 4
+    source = torch.zeros(numbers, device=device.torch_device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    return 2 * 4 * numbers / _fastest(lambda: target.copy_(source), device, seconds)
+
+
+def _fastest(work: Callable[[], object], device: Device, seconds: float) -> float:
+    """Seconds of the fastest of several runs; three at least."""
     synchronize(device)
     fastest = float("inf")
     begin = time.perf_counter()
     runs = 0
     while runs < 3 or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
-        torch.matmul(a, b, out=out)
+        work()
         synchronize(device)
         fastest = min(fastest, time.perf_counter() - start)
         runs += 1
-    return 2 * side**3 / fastest
+    return fastest
 
 
 def synchronize(device: Device) -> None:
@@ -57,3 +95,42 @@ def synchronize(device: Device) -> None:
         torch.cuda.synchronize(device.torch_device)
     elif device.type == "mps":
         torch.mps.synchronize()
+
+
+@functools.lru_cache
+def try_compiler(*, seconds: float = 10.0) -> tuple[bool, str]:
+    """Whether a C++ compiler works here, and what was seen.
+
+    Tried once a process.
+
+    Args:
+        seconds: the longest to wait for it.
+    """
+    names = filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++", "cl"))
+    name = next(filter(shutil.which, names), None)
+    if name is None:
+        return False, "no C++ compiler is installed"
+    if name == "cl":
+        return True, "cl is installed; it was not tried"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "tried.cpp")
+        source.write_text(SOURCE, encoding="utf-8")
+        headers = sysconfig.get_path("include")
+        command = [
+            name,
+            "-shared",
+            "-fPIC",
+            f"-I{headers}",
+            str(source),
+            "-o",
+            str(source.with_suffix(".so")),
+        ]
+        begin = time.perf_counter()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            return False, f"{name} had not compiled one line after {seconds:g} s"
+        if done.returncode:
+            why = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
+            return False, f"{name} fails: {why.removeprefix(f'{source}:')}"
+        return True, f"{name} compiled against Python's headers in {time.perf_counter() - begin:.1f} s"

@@ -1,0 +1,117 @@
+"""How fast a GPT of a given shape trains on a device of a given peak, with how sure that is.
+
+The likely speed is a step's tokens over its modelled time (`step_time.py`). The band around it is what
+published runs scatter by, and wider where less is known. docs/throughput.md has the tables.
+
+Cost: microseconds; no torch, no numpy.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.hardware.step_time import StepTime, Work, step_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Tokens per second over all devices.
+
+    Attributes:
+        low: no slower than this unless something is wrong, or the software is years old.
+        likely: what the model gives.
+        high: no faster than this with this kind of trainer.
+        basis: where it comes from and how far it is usually off.
+    """
+
+    low: float
+    likely: float
+    high: float
+    basis: str
+
+
+# Measured speed over the likely one lies between 0.71 and 1.25 for every published run, given the software of
+# its time, and down to 0.60 where that was PyTorch 2.0; a CPU is shared, throttled or hyper-threaded besides.
+GPU_SPREAD, CPU_SPREAD = (1.8, 1.6), (2.2, 1.8)
+# Where less is known: a family without published speeds, no bandwidth, no power limit where it matters, or a
+# step that waits for its host, which no published run did.
+WIDER, WIDEST = 1.2, 2.4
+# The most that torch products were measured to reach over a dense peak (an RTX 5090's clock beats its own).
+MOST_OF_PEAK = 1.13
+GPU_BASIS = (
+    "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
+    " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
+)
+CPU_BASIS = (
+    "a model of a step's parts, relative to the peak measured here with numpy, fitted to this trainer at"
+    " eight shapes on one CPU, within 12 % there"
+)
+
+
+def predict_speed(
+    shape: ModelShape,
+    *,
+    peak_flops: float,
+    bandwidth: float | None,
+    dtype: str,
+    compiled: bool,
+    micro_batch: int,
+    accumulation: int,
+    device_kind: str = "cuda",
+    family: str | None = None,
+    power_watts: float | None = None,
+    device_count: int = 1,
+    flash: bool = True,
+) -> Speed:
+    """How many tokens per second a run will train on; the arguments are `Work`'s."""
+    work = Work(
+        shape=shape,
+        peak_flops=peak_flops,
+        bandwidth=bandwidth,
+        dtype=dtype,
+        compiled=compiled,
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        device_kind=device_kind,
+        family=family,
+        power_watts=power_watts,
+        device_count=device_count,
+        flash=flash,
+    )
+    parts = step_time(work)
+    likely = work.step_tokens / parts.total
+    slower, faster = _spread(work, parts)
+    high = likely * faster
+    if device_kind != "cpu":
+        possible = MOST_OF_PEAK * peak_flops * device_count / shape.causal_flops_per_token()
+        high = max(likely, min(high, possible))
+    return Speed(
+        low=likely / slower, likely=likely, high=high, basis=CPU_BASIS if device_kind == "cpu" else GPU_BASIS
+    )
+
+
+def _spread(work: Work, parts: StepTime) -> tuple[float, float]:
+    """Factors below and above the likely speed."""
+    if work.device_kind == "cpu":
+        return CPU_SPREAD
+    doubts = (
+        not work.kin.known,
+        work.bandwidth is None,
+        work.kin.watts > 0 and work.power_watts is None,
+        parts.host > 0.1 * parts.total,
+    )
+    wider = WIDER ** sum(doubts)
+    slower, faster = GPU_SPREAD
+    return min(slower * wider, WIDEST), min(faster * wider, WIDEST)
+
+
+def reachable_mfu(
+    shape: ModelShape, *, peak_flops: float, device_count: int = 1, **of_the_run: Any
+) -> tuple[float, float, float]:
+    """The MFU that a run reaches, low, likely and high: `palm` convention, from 0 to 1.
+
+    The other arguments are those of `predict_speed`.
+    """
+    speed = predict_speed(shape, peak_flops=peak_flops, device_count=device_count, **of_the_run)
+    scale = shape.flops_per_token() / (peak_flops * device_count)
+    return speed.low * scale, speed.likely * scale, speed.high * scale

@@ -1,0 +1,124 @@
+"""What a device's name says, word by word: the device itself, its memory, its form, whether it is a laptop's.
+
+Programs, clouds and people write one card in many ways ("NVIDIA A100-SXM4-40GB", "a100 40 GB", "8xA100").
+Looking for a piece of text in a name has put RTX A4000 on the A40's row, L40S on the L4's and laptops on
+desktop cards in other trainers; so here a name is cut into words, and the table asks for all of them.
+"""
+
+import re
+from dataclasses import dataclass
+
+# Trademark signs and a leading count ("8xH100") say nothing about the device.
+IDLE = re.compile(r"\((?:tm|r|c)\)|[™®©]|^\s*[0-9]{1,3}\s*[x×*]\s*(?=\w)")
+SEPARATORS = re.compile(r"[\s\-_/,()]+")
+# "rtx4070tisuper", "4090d" and "m2pro" are written together, but are several words.
+GLUED = re.compile(
+    r"(rtx|gtx|rx)?((?<=x)[a-z]?[0-9]{3,4}|[0-9]{4}|m[0-9])(ti|xtx|xt|gre|pro|max|ultra|d)?(super)?"
+)
+
+# Slots of one form differ in generation, not in what the card is; a DGX station's card is such a one too.
+FORMS = {
+    **dict.fromkeys(("sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "dgxs"), "sxm"),
+    "pcie": "pcie",
+    "nvl": "nvl",
+    "oam": "oam",
+}
+MEMORIES = frozenset(f"hbm{kind}" for kind in ("2", "2e", "3", "3e")) | frozenset(
+    f"gddr{kind}" for kind in ("5", "5x", "6", "6x", "7")
+)
+SIZES = ("gib", "gb", "g")
+LAPTOP = frozenset(("laptop", "mobile", "notebook"))
+# Each may stand once beside a device's name.
+EMPTY = frozenset(("gpu", "graphics", "card", "desktop", "tensor", "core"))
+
+CPU_WORD = (
+    r"cpus?|processors?|x86|aarch64|graviton[0-9]?|neoverse|"
+    r"ryzen|threadripper|epyc|athlon|xeon|pentium|celeron|atom|i[3579]"
+)
+GPU_WORDS = ("gpu", "gpus", "geforce")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceName:
+    """A name taken apart.
+
+    Attributes:
+        words: the device and its maker's words, in lower case and in order.
+        gigabytes: the memory that the name states.
+        form: `sxm`, `pcie`, `nvl` or `oam`.
+        memory: its kind, such as `hbm3`.
+        laptop: whether the name says that it is a laptop's.
+    """
+
+    words: tuple[str, ...]
+    gigabytes: int | None
+    form: str | None
+    memory: str | None
+    laptop: bool
+
+
+def parse_name(name: str) -> DeviceName | None:
+    """A device's name taken apart; None if it says one thing twice."""
+    words: list[str] = []
+    said: dict[str, str] = {}
+    for word in words_of(name):
+        kind, value = _meaning(word)
+        if kind == "word":
+            words.append(word)
+        elif kind in said:
+            return None
+        else:
+            said[kind] = value
+    size = said.get("size")
+    return DeviceName(
+        tuple(words), int(size) if size else None, said.get("form"), said.get("memory"), "laptop" in said
+    )
+
+
+def _meaning(word: str) -> tuple[str, str]:
+    """What a word tells (`word` for one of the device's own name), and the value that it tells."""
+    kind, value = "word", word
+    if word in FORMS:
+        kind, value = "form", FORMS[word]
+    elif word in MEMORIES:
+        kind = "memory"
+    elif word in LAPTOP:
+        kind = "laptop"
+    elif word in EMPTY:
+        kind = word
+    else:
+        number = _before(word, SIZES)
+        if number and len(number) <= 3:
+            kind, value = "size", number
+    return kind, value
+
+
+def _before(word: str, endings: tuple[str, ...]) -> str:
+    """The number before one of the endings; empty if it is not a number, or there is no such ending."""
+    for ending in endings:
+        if word.endswith(ending):
+            number = word.removesuffix(ending)
+            return number if number.isascii() and number.isdigit() else ""
+    return ""
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in lower case; "80 GB" is one and "4070Ti" are two, as they are meant."""
+    words: list[str] = []
+    for word in SEPARATORS.split(IDLE.sub(" ", name.lower())):
+        if word in SIZES[:2] and words and words[-1].isascii() and words[-1].isdigit():
+            words[-1] += word
+        elif glued := GLUED.fullmatch(word):
+            words += filter(None, glued.groups())
+        elif word:
+            words.append(word)
+    return words
+
+
+def is_cpu_name(name: str) -> bool:
+    """Whether a name means a processor: "laptop CPU", "AMD Ryzen 7 5800X", "Intel(R) Core(TM) i7-9750H"."""
+    words = words_of(name)
+    if any(word in GPU_WORDS for word in words):
+        return False
+    intel_core = "intel" in words and ("core" in words or "ultra" in words)
+    return intel_core or any(re.fullmatch(CPU_WORD, word) for word in words)
