@@ -1,0 +1,197 @@
+"""Bytes that a forward pass keeps for its backward pass, tensor by tensor.
+
+Every term is a tensor that autograd saves in `gptwright.model.gpt`, or one that its backward makes; nothing is
+fitted. `tests/arithmetic/test_memory_reference.py` holds the sums against torch's own tracker, and
+docs/memory.md lists the terms with the ways they were checked.
+
+Under autocast the residual stream, layer norms and the loss stay in 4-byte floats and everything between is
+in 2. A residual stream in 16 bits would make Korthikanti et al.'s 34 bytes a channel (arXiv 2205.05198, with
+dropout masks); here it is 36 without them, 64 in float32.
+
+Shapes: B micro-batch, T block_size, C n_embd, H n_head, V vocab_size.
+"""
+
+from dataclasses import dataclass
+
+from gptwright.arithmetic.parameters import ParameterCount
+from gptwright.arithmetic.shape import ModelShape
+
+FLOAT = 4  # bytes of a float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A model and everything about how it is trained that decides memory.
+
+    Attributes:
+        shape: the model.
+        counted: its parameters by part.
+        micro_batch: sequences in one forward pass.
+        dtype: `float32`, or `bfloat16` or `float16` for autocast over float32 weights.
+        compiled: whether `torch.compile` runs it, loss included.
+        accumulation: micro-batches in one optimizer step.
+        device_kind: `cuda`, `cpu` or `mps`.
+        fused_optimizer: AdamW in one kernel.
+        checkpointing: whether each block's activations are dropped and computed again in backward.
+        data_parallel: whether `DistributedDataParallel` holds buckets for the gradients.
+        flash: whether attention may run in a kernel that never stores T × T scores.
+        keeps_logits: whether the loop still holds the logits when it calls backward, as nanoGPT's does.
+    """
+
+    shape: ModelShape
+    counted: ParameterCount
+    micro_batch: int
+    dtype: str
+    compiled: bool
+    accumulation: int
+    device_kind: str
+    fused_optimizer: bool
+    checkpointing: bool
+    data_parallel: bool
+    flash: bool
+    keeps_logits: bool
+
+    @property
+    def tokens(self) -> int:
+        """B·T."""
+        return self.micro_batch * self.shape.block_size
+
+    @property
+    def channels(self) -> int:
+        """B·T·C: elements of one copy of the residual stream."""
+        return self.tokens * self.shape.n_embd
+
+    @property
+    def scores(self) -> int:
+        """B·H·T²: elements of one layer's attention scores."""
+        return self.tokens * self.shape.n_head * self.shape.block_size
+
+    @property
+    def logits(self) -> int:
+        """B·T·V."""
+        return self.tokens * self.shape.vocab_size
+
+    @property
+    def autocast(self) -> bool:
+        """Whether matrices are multiplied in 16 bits."""
+        return self.dtype != "float32"
+
+    @property
+    def matmul_bytes(self) -> int:
+        """Bytes of one element in a matrix multiplication."""
+        return 2 if self.autocast else FLOAT
+
+    @property
+    def adds_gradients_at_once(self) -> bool:
+        """Whether a parameter's gradient is added to an earlier one as soon as it is made.
+
+        Without an earlier one it is kept itself; a compiled graph hands out all of them at its end.
+        """
+        return self.accumulation > 1 and not self.compiled
+
+    @property
+    def fused_attention(self) -> bool:
+        """Whether attention runs in a kernel that does not store the scores.
+
+        A CPU has none with dropout, and none trains on Apple's GPUs.
+        """
+        if self.device_kind == "cpu":
+            return self.flash and not self.shape.dropout
+        return self.flash and self.device_kind == "cuda"
+
+    def mask_bytes(self, element_bytes: int) -> int:
+        """Bytes that dropout keeps of an element: 0 without dropout.
+
+        A GPU and a compiled graph keep a byte that says whether it stayed; a CPU without compilation keeps
+        the factor it was multiplied with, in the element's own dtype.
+        """
+        if not self.shape.dropout:
+            return 0
+        return element_bytes if self.device_kind == "cpu" and not self.compiled else 1
+
+
+def input_bytes(step: Step) -> int:
+    """What the first block is given: the residual stream, and the mask of its dropout."""
+    return step.channels * (FLOAT + step.mask_bytes(FLOAT))
+
+
+def block_bytes(step: Step) -> int:
+    """What one block keeps, the residual stream that it hands on included.
+
+    In copies of B·T·C: two residual streams in float32; in the matmul dtype one output of each layer norm,
+    three of query, key and value, one of attention, four before and four after GELU. Each layer norm keeps
+    a mean and a reciprocal deviation a token.
+    """
+    low = step.matmul_bytes
+    copies = 2 * FLOAT + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low)
+    statistics = 2 * 2 * FLOAT * step.tokens
+    return copies * step.channels + statistics + _attention_bytes(step)
+
+
+def _attention_bytes(step: Step) -> int:
+    """What attention itself keeps besides its inputs and output.
+
+    A fused kernel keeps the log-sum-exp of each row. Written out (torch's math path), it keeps the
+    probabilities in float32, with dropout also their mask and the product, and query, key and value in
+    float32 instead of 16 bits.
+    """
+    if step.fused_attention:
+        return FLOAT * step.tokens * step.shape.n_head
+    dropped = step.mask_bytes(FLOAT) + FLOAT if step.shape.dropout else 0
+    return (FLOAT + dropped) * step.scores + 3 * (FLOAT - step.matmul_bytes) * step.channels
+
+
+def head_input_bytes(step: Step) -> int:
+    """The final norm's output and statistics, which the output head keeps."""
+    return step.matmul_bytes * step.channels + 2 * FLOAT * step.tokens
+
+
+def kept_bytes(step: Step, blocks: int) -> int:
+    """What the first `blocks` blocks have kept together, at the end of the last one's forward pass."""
+    block = FLOAT * step.channels if step.checkpointing else block_bytes(step)
+    return input_bytes(step) + blocks * block
+
+
+def recomputed_bytes(step: Step) -> int:
+    """What a block under checkpointing makes again, short of its output, before its backward pass."""
+    return block_bytes(step) - FLOAT * step.channels if step.checkpointing else 0
+
+
+def mlp_backward_bytes(step: Step) -> int:
+    """What the MLP's backward pass has made when it is largest, beyond what was kept.
+
+    The gradient of GELU's output, four copies of B·T·C wide, and under autocast the incoming gradient in 16
+    bits, while everything that was kept is still there.
+    """
+    cast = 1 if step.autocast else 0
+    return (4 + cast) * step.matmul_bytes * step.channels
+
+
+def attention_backward_bytes(step: Step) -> int:
+    """The same for written-out attention, once the MLP and the attention's output have been let go.
+
+    Gradients of the probabilities and of the scores in float32; with dropout the second is made when a mask
+    is already gone.
+    """
+    gradients = FLOAT * (1 if step.shape.dropout else 2) * step.scores
+    return gradients - (1 + 8 + 1) * step.matmul_bytes * step.channels
+
+
+def loss_bytes(step: Step) -> int:
+    """Logits and cross-entropy at their largest, which is in the loss's backward pass.
+
+    Without compilation: the log-softmax that was kept and two gradients, all float32, and the logits
+    themselves if the loop still holds them. Compiled: the logits and their gradient in the matmul dtype;
+    the softmax is computed again inside the kernel that makes the gradient.
+    """
+    low = step.matmul_bytes
+    if step.compiled:
+        return 2 * low * step.logits
+    return (3 * FLOAT + (low if step.keeps_logits else 0)) * step.logits
+
+
+def loss_forward_bytes(step: Step) -> int:
+    """The same at the end of the forward pass, when under autocast every weight's copy is still cached."""
+    if step.compiled:
+        return step.matmul_bytes * step.logits
+    return ((2 if step.autocast else 0) + 2 * FLOAT) * step.logits

@@ -1,0 +1,185 @@
+"""How much memory a training step needs, and how large a micro-batch fits.
+
+A step is largest at one of a few moments: in the loss, when the backward pass enters the last block, when it
+has reached the first, at its end, or in the optimizer. What is alive at each is summed, and the largest sum
+is the answer. With a vocabulary of 50,000 it is nearly always the loss, which is why the logits and not the
+weights decide what fits on a small card.
+
+Weights, gradients and AdamW's moments are float32, 16 bytes a parameter. `zero_grad(set_to_none=True)` frees
+the gradients, so with one micro-batch a step there are none while the activations are largest; with several
+there are. A graph that `torch.compile` made hands out all its gradients at its end, beside those there are.
+
+Nothing here needs torch; an answer takes some 20 microseconds. Checked against torch's tracker and against
+processes that ran: docs/memory.md.
+"""
+
+from dataclasses import dataclass, fields
+
+from gptwright.arithmetic.activations import FLOAT, Step
+from gptwright.arithmetic.moments import moments
+from gptwright.arithmetic.shape import ModelShape
+
+MIB = 2**20
+GIB = 2**30
+
+# What a process holds on a GPU beside its tensors: the driver's context, kernels as they are loaded, cuBLAS's
+# workspace (8 MiB, 32 on Hopper). Stas Bekman's ml-engineering measured 0.47 to 0.92 GiB on an A100; out-of-
+# memory messages give, as what the process holds beyond what torch reserved, 0.27 GiB (RTX 4060, minimind#48)
+# and, as total − reserved − free, 0.85 GiB (V100, nanoGPT#61) and 1.15 GiB (RTX 2080 Ti,
+# pretraining-with-human-feedback#5). The allocator rounds to 512 bytes, which is nothing beside it.
+CUDA_OVERHEAD = 768 * MIB
+
+PHASES = {
+    "loss": "in the loss, when gradients of the logits stand beside their log-softmax",
+    "backward": "in the backward pass, which has begun while all activations are still kept",
+    "end of backward": "at the end of the backward pass, when nearly every gradient has been made",
+    "optimizer": "in the optimizer's step, when weights, gradients and both moments are all there is",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMemory:
+    """Bytes at the peak of a training step; what is not alive then is 0.
+
+    Attributes:
+        weights: the parameters.
+        gradients: of the parameters, those under way and data-parallel buckets included.
+        optimizer: AdamW's two moments, and what an update makes beside them.
+        weight_copies: 16-bit copies of matrices that autocast made and the backward pass needs.
+        activations: of the blocks and norms, kept or made again, with gradients passing through them.
+        logits: the head's output, its loss and their gradients.
+        overhead: what the process holds beside tensors.
+        peak_phase: which moment it is: a key of `PHASES`, which says it in words.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    weight_copies: int
+    activations: int
+    logits: int
+    overhead: int
+    peak_phase: str
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(getattr(self, field.name) for field in fields(self) if field.name != "peak_phase")
+
+
+def training_memory(
+    shape: ModelShape,
+    *,
+    micro_batch: int,
+    dtype: str,
+    compiled: bool,
+    accumulation: int,
+    device_kind: str = "cuda",
+    fused_optimizer: bool = True,
+    checkpointing: bool = False,
+    data_parallel: bool = False,
+    flash: bool = True,
+    keeps_logits: bool = False,
+) -> TrainingMemory:
+    """What one process needs at the largest moment of a training step, after the first.
+
+    Args:
+        shape: the model.
+        micro_batch: sequences in one forward pass.
+        dtype: `float32`, or `bfloat16` or `float16` for autocast over float32 weights.
+        compiled: whether `torch.compile` runs the model, loss included.
+        accumulation: micro-batches in one optimizer step.
+        device_kind: `cuda`, `cpu` or `mps`; for the last two it is the whole process in main memory.
+        fused_optimizer: AdamW in one kernel.
+        checkpointing: whether each block's activations are dropped and computed again.
+        data_parallel: whether `DistributedDataParallel` runs it.
+        flash: False for attention written out, as nanoGPT's before torch 2.
+        keeps_logits: the training loop holds the logits during backward, as nanoGPT's does; ours does not.
+    """
+    step = Step(
+        shape=shape,
+        counted=shape.count_parameters(),
+        micro_batch=micro_batch,
+        dtype=dtype,
+        compiled=compiled,
+        accumulation=accumulation,
+        device_kind=device_kind,
+        fused_optimizer=fused_optimizer,
+        checkpointing=checkpointing,
+        data_parallel=data_parallel,
+        flash=flash,
+        keeps_logits=keeps_logits,
+    )
+    peak = max(moments(step), key=lambda moment: moment.total)
+    weights = FLOAT * step.counted.total
+    return TrainingMemory(
+        weights=weights,
+        gradients=peak.gradients,
+        optimizer=2 * weights + peak.update,
+        weight_copies=peak.weight_copies,
+        activations=peak.activations,
+        logits=peak.logits,
+        overhead=_overhead(step),
+        peak_phase=peak.phase,
+    )
+
+
+def largest_micro_batch(
+    shape: ModelShape,
+    *,
+    budget_bytes: int,
+    dtype: str,
+    compiled: bool,
+    accumulation: int,
+    device_kind: str = "cuda",
+    fused_optimizer: bool = True,
+    checkpointing: bool = False,
+    data_parallel: bool = False,
+    flash: bool = True,
+    keeps_logits: bool = False,
+) -> int:
+    """The most sequences a forward pass may have within `budget_bytes`; 0 where not even one fits.
+
+    The other arguments are those of `training_memory`. `usable_bytes` turns a device's memory into a budget.
+    """
+
+    def fits(micro_batch: int) -> bool:
+        needed = training_memory(
+            shape,
+            micro_batch=micro_batch,
+            dtype=dtype,
+            compiled=compiled,
+            accumulation=accumulation,
+            device_kind=device_kind,
+            fused_optimizer=fused_optimizer,
+            checkpointing=checkpointing,
+            data_parallel=data_parallel,
+            flash=flash,
+            keeps_logits=keeps_logits,
+        )
+        return needed.total <= budget_bytes
+
+    if not fits(1):
+        return 0
+    fitting, beyond = 1, 2
+    while fits(beyond):
+        fitting, beyond = beyond, 2 * beyond
+    while beyond - fitting > 1:
+        middle = (fitting + beyond) // 2
+        fitting, beyond = (middle, beyond) if fits(middle) else (fitting, middle)
+    return fitting
+
+
+def usable_bytes(device_bytes: int) -> int:
+    """What a training may count on of a device's memory: all but 5 %, and all but 600 MiB at least.
+
+    The driver keeps some to itself: out-of-memory messages show 7.75 of 8 GiB (RTX 4060), 10.76 of 11
+    (RTX 2080 Ti), 15.78 of 16 (V100), 23.68 of 24, 39.56 of 40 (A100) and 79.19 of 80 (H100), 1 to 3 %.
+    A desktop takes about 0.3 GiB (the 4060's message), and blocks that the allocator holds without
+    using them were 0.1 to 1.2 % in the same messages.
+    """
+    return max(0, device_bytes - max(device_bytes // 20, 600 * MIB))
+
+
+def _overhead(step: Step) -> int:
+    return CUDA_OVERHEAD if step.device_kind == "cuda" else 0

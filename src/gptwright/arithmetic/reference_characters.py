@@ -1,0 +1,72 @@
+"""The loss to expect over Tiny Shakespeare's characters, from the known runs nearby.
+
+Scaling laws do not hold here: the data is a megabyte, every run of more than a few minutes passes over it
+again and again, and validation loss rises after some thirty passes. So a run is compared with its neighbours
+in log size, log tokens and log batch. Their points contain the passes, and with them memorization; dropout
+and learning rate are not looked at, and their effect is in the spread.
+"""
+
+import math
+from collections.abc import Sequence
+
+from gptwright.arithmetic.reference_curves import Curve, LossBand, floor
+
+# Same configuration on other machines: best 1.468 to 1.472, last 1.703 to 1.710. Another learning rate at the
+# same size differs by 0.01 to 0.03 nats around thirty passes, and by 0.07 to 0.10 at eighty.
+LIKE_RUNS_SPREAD = 0.03
+PASSES_AT_BEST, SPREAD_OF_MEMORIZATION = 30, 0.07
+CHARACTERS = 1_003_854
+# Nats that the loss may move for each factor e to the nearest run, beyond how much the neighbours differ:
+# left out one at a time, the known runs lie up to this far from what the others say.
+SPREAD_PER_FACTOR = 0.25
+# Nothing is said about a run farther than a factor of 3 from every known one.
+REACH = math.log(3)
+# A smaller batch takes more steps over the same text: half as much a difference as other text.
+BATCH_WEIGHT = 0.5
+# Runs nearer than this count as equally near: a sixth in size or tokens.
+BLUR = 0.15
+
+
+def character_band(
+    curves: Sequence[Curve], parameters: float, tokens: float, tokens_per_step: float | None
+) -> LossBand | None:
+    """The band for a model of `parameters` after `tokens` characters; None if no known run is near."""
+    neighbours = [(_distance(curve, parameters, tokens, tokens_per_step), curve) for curve in curves]
+    if not neighbours:
+        return None
+    distance, nearest = min(neighbours, key=lambda neighbour: neighbour[0])
+    if distance > REACH:
+        return None
+    weights = [1 / (far**2 + BLUR**2) ** 2 for far, _ in neighbours]
+    losses = [curve.loss_at(tokens) for _, curve in neighbours]
+    loss = sum(w * one for w, one in zip(weights, losses, strict=True)) / sum(weights)
+    scatter = sum(w * (one - loss) ** 2 for w, one in zip(weights, losses, strict=True)) / sum(weights)
+    alike = LIKE_RUNS_SPREAD
+    alike += SPREAD_OF_MEMORIZATION * math.log(max(tokens / CHARACTERS / PASSES_AT_BEST, 1.0))
+    half = math.sqrt(alike**2 + scatter + (SPREAD_PER_FACTOR * distance) ** 2)
+    lowest = floor("shakespeare_char", 65)
+    assert lowest is not None
+    return LossBand(
+        low=min(max(loss - half, lowest.loss - lowest.margin), loss),
+        likely=loss,
+        high=loss + half + _rise_beyond(nearest, tokens),
+        basis="between the nearest known runs over these characters, passes and memorization included; "
+        "scaling laws do not hold for them",
+        curve=nearest.name,
+        source=nearest.source,
+    )
+
+
+def _distance(curve: Curve, parameters: float, tokens: float, tokens_per_step: float | None) -> float:
+    inside = min(max(tokens, curve.first_tokens), curve.last_tokens)
+    steps = 0.0 if tokens_per_step is None else BATCH_WEIGHT * math.log(tokens_per_step / curve.batch)
+    return math.hypot(math.log(parameters / curve.parameters), math.log(tokens / inside), steps)
+
+
+def _rise_beyond(curve: Curve, tokens: float) -> float:
+    """How much higher the loss is beyond the curve's end if memorization goes on as it did there."""
+    if tokens <= curve.last_tokens or len(curve.points) < 2:
+        return 0.0
+    (before, loss_before), (last, loss_last) = curve.points[-2:]
+    slope = (loss_last - loss_before) / math.log(last / before)
+    return max(slope, 0.0) * math.log(tokens / last)

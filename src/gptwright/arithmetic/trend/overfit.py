@@ -1,0 +1,125 @@
+"""Whether validation loss has risen from its best while training loss fell, beyond the noise.
+
+The lowest of many noisy evaluations is too low by itself, so neither it nor the last one is compared alone:
+the mean of the last three is held against the lowest mean of three (of two where there are fewer than nine),
+and the bound grows with the number of places where the lowest could have been. Simulated false alarms and
+power: docs/scaling.md.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gptwright.arithmetic.trend.noise import (
+    MEDIAN_TO_SD,
+    Floats,
+    Numbers,
+    neighbour_differences,
+    noise_of,
+)
+
+MEAN_OF, MEAN_OF_FEW, FEW = 3, 2, 9
+LEAST_EVALUATIONS = 4
+# The best must be at least this many evaluations old, so that the two means share none.
+LEAST_AGE = 3
+# One false alarm in a thousand healthy runs.
+FALSE_ALARM = 1e-3
+# Without a known standard error the scatter around the trend stands in. From few evaluations it is itself
+# uncertain: taken from medians it is worth about half their number in degrees of freedom.
+POINTS_PER_DEGREE = 2
+# Evaluations on fixed windows scatter little; a rise smaller than a run's own seed noise is none. Seeds give
+# 0.0014 nats at 124M, more for small models (evaluation.py).
+LEAST_NOISE = 0.0014
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverfitPoint:
+    """The best evaluation, and what came after it.
+
+    Attributes:
+        best_step: step of the lowest validation loss.
+        best: that loss, nats.
+        last: mean of the last three (of two where there are fewer than nine), nats.
+        rise: last minus the lowest mean of as many, nats; not below 0.
+        bound: what noise alone could make of it, nats.
+        exceeds: whether the rise is beyond the noise and the best older than three evaluations.
+        train_change: training loss since the best, nats; None if there is none.
+        train_falls: whether that is a fall beyond the noise; None if there is none.
+        evaluations_since: evaluations after the best.
+    """
+
+    best_step: int
+    best: float
+    last: float
+    rise: float
+    bound: float
+    exceeds: bool
+    train_change: float | None
+    train_falls: bool | None
+    evaluations_since: int
+
+
+def overfit_point(
+    steps: Numbers, train: Numbers | None, val: Numbers, val_se: float | None = None
+) -> OverfitPoint | None:
+    """What validation loss did after its best; None for fewer than 4 evaluations.
+
+    Args:
+        steps: of the evaluations.
+        train: training loss at the same steps, in eval mode if there is one, NaN where it is missing.
+        val: validation loss.
+        val_se: standard error of one evaluation around the split's own mean, if it is known.
+    """
+    at, y = np.asarray(steps, dtype=np.float64), np.asarray(val, dtype=np.float64)
+    other = np.full_like(y, np.nan) if train is None else np.asarray(train, dtype=np.float64)
+    good = np.isfinite(y)
+    at, y, other = at[good], y[good], other[good]
+    if len(y) < LEAST_EVALUATIONS:
+        return None
+    best = int(np.argmin(y))
+    together = MEAN_OF if len(y) >= FEW else MEAN_OF_FEW
+    means = np.convolve(y, np.ones(together) / together, mode="valid")
+    lowest = int(np.argmin(means))
+    rise = max(float(means[-1] - means[lowest]), 0.0)
+    bound = _bound(y, at, val_se, len(means)) / math.sqrt(together / 2)
+    change, falls = _train_change(other, at, best)
+    return OverfitPoint(
+        best_step=int(at[best]),
+        best=float(y[best]),
+        last=float(means[-1]),
+        rise=rise,
+        bound=bound,
+        exceeds=rise > bound and len(y) - 1 - best >= LEAST_AGE,
+        train_change=change,
+        train_falls=falls,
+        evaluations_since=len(y) - 1 - best,
+    )
+
+
+def _bound(y: Floats, at: Floats, standard_error: float | None, places: int) -> float:
+    """What the difference of two evaluations reaches by noise once in a thousand runs."""
+    from scipy.special import ndtri, stdtrit
+
+    chance = 1 - FALSE_ALARM / places
+    if standard_error is not None:
+        return float(ndtri(chance)) * max(standard_error, LEAST_NOISE)
+    noise = noise_of(y, at)
+    if noise is None:
+        sd = MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y, at, 1))))
+    else:
+        sd = noise.sd
+    degrees = max(len(y) / POINTS_PER_DEGREE, 2.0)
+    return float(stdtrit(degrees, chance)) * max(sd, LEAST_NOISE)
+
+
+def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, bool | None]:
+    """How far training loss moved since the best evaluation, and whether that is a fall."""
+    good = np.flatnonzero(np.isfinite(train))
+    after = good[good >= best]
+    if len(after) < 2:
+        return None, None
+    change = float(train[after[-1]] - train[after[0]])
+    noise = noise_of(train, at)
+    scatter = noise.sd if noise is not None else 0.0
+    return change, change < -2 * math.sqrt(2) * scatter
