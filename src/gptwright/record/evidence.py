@@ -5,7 +5,7 @@ keeps the line it came from. Nothing is added: a value that a line does not have
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from gptwright.facts import Fact
+from gptwright.facts import Fact, Value
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,6 +40,8 @@ class LogFormat:
         has_dropout: whether this trainer's model can have dropout.
         evaluates_train: whether evaluations report an eval-mode loss on training data too.
         time_includes_evaluation: whether the time of a line after an evaluation includes it.
+        gpt2_shaped: whether its model is GPT-2's (learned positions, tied head), so that the shape in a
+            config gives the parameters exactly.
         mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
         defaults: settings that a run of this trainer has where its config does not name them.
     """
@@ -49,8 +51,9 @@ class LogFormat:
     has_dropout: bool
     evaluates_train: bool
     time_includes_evaluation: bool
+    gpt2_shaped: bool = False
     mfu_peak_flops: float | None = None
-    defaults: Mapping[str, float | int | str | bool] = MappingProxyType({})
+    defaults: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +137,8 @@ class Event:
         kind: what it tells.
         line: line of the log, from 1.
         step: the last step that was printed before it; None before the first.
-        text: the line itself, cleaned, at most 500 characters.
+        text: the line itself, cleaned, at most 500 characters; of a failed allocation, whose sizes name the
+            tensor, at most 2,000.
     """
 
     kind: EventKind
@@ -158,6 +162,7 @@ class LogEvidence:
         train: training lines.
         evals: evaluations.
         events: everything else.
+        last_run_segment: the segment with which the last run of the file starts; 0 where there is one run.
     """
 
     format: LogFormat
@@ -170,6 +175,7 @@ class LogEvidence:
     train: TrainLines
     evals: EvalLines
     events: tuple[Event, ...]
+    last_run_segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,208 @@
+"""Opens what somebody hands over as a run: a folder of ours, a log of any trainer, a folder with one.
+
+The pieces are found by name and read by `readers` and `configs`; what is stated beside them (`facts.toml`,
+options) is checked against the few facts that there are, because a misspelt fact would silently be no fact.
+"""
+
+import difflib
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gptwright import facts as fact_types
+from gptwright.errors import RunError
+from gptwright.facts import Fact, Value
+from gptwright.record.configs import read_config_evidence
+from gptwright.record.evidence import ConfigEvidence, LogEvidence, RunEvidence
+from gptwright.record.readers import read_log
+from gptwright.record.run import RunFolder
+
+LOG_NAMES = ("*.log", "*.txt", "*.jsonl")
+# Text files that lie beside logs and are none.
+NO_LOGS = frozenset({"requirements.txt", "README.txt", "input.txt", "vocab.txt", "merges.txt"})
+CONFIG_NAMES = ("config.py", "config.toml")
+CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A fact that can be stated: its type, its unit, and an example."""
+
+    type: type
+    unit: str
+    example: str
+
+
+FACTS: Mapping[str, Known] = {
+    "device": Known(str, "", 'device = "RTX 4070"'),
+    "device_count": Known(int, "", "device_count = 1"),
+    "train_tokens": Known(int, "tokens", "train_tokens = 9035582198"),
+    "val_tokens": Known(int, "tokens", "val_tokens = 4434897"),
+    "vocab_size": Known(int, "", "vocab_size = 50304"),
+    "dataset": Known(str, "", 'dataset = "openwebtext"'),
+    "torch": Known(str, "", 'torch = "2.6.0"'),
+    "note": Known(str, "", 'note = "resumed twice"'),
+}
+
+
+def open_run(path: str, stated: Mapping[str, Value] | None = None) -> RunEvidence:
+    """Reads a run.
+
+    Args:
+        path: a run folder of ours, a folder from elsewhere, a log, a config, or `-` for standard input.
+        stated: facts from options; they win over those of facts.toml. None as a value is as if not given.
+
+    Raises:
+        RunError: there is nothing to read, or a stated fact is unknown or of the wrong type.
+        ConfigError: the config cannot be read.
+    """
+    given = _facts({name: value for name, value in (stated or {}).items() if value is not None}, "option")
+    if path == "-":
+        data = sys.stdin.buffer.read()
+        return RunEvidence(path=path, log=read_log(None, data=data), config=None, stated=given)
+    place = Path(path)
+    if place.is_dir():
+        return _folder(place, given)
+    if not place.is_file():
+        raise RunError(
+            f"{path} does not exist",
+            fix="give a run folder, a folder with a log.txt, a log file, or - for standard input",
+        )
+    if place.suffix in (".py", ".toml"):
+        return RunEvidence(path=path, log=None, config=read_config_evidence(place), stated=given)
+    return RunEvidence(path=path, log=read_log(place), config=None, stated=given)
+
+
+def _folder(folder: Path, given: Mapping[str, Fact]) -> RunEvidence:
+    config = _config(folder)
+    facts = {**_recorded_facts(folder), **_facts_file(folder / "facts.toml"), **given}
+    log = _log(folder, needed=config is None)
+    return RunEvidence(path=str(folder), log=log, config=config, stated=facts)
+
+
+def _config(folder: Path) -> ConfigEvidence | None:
+    there = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
+    if len(there) > 1:
+        raise RunError(
+            f"{folder} holds config.py and config.toml",
+            why="they may differ, and nothing says which one the run had",
+            fix="keep the one that was used",
+        )
+    return read_config_evidence(there[0]) if there else None
+
+
+def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
+    """The log of a folder; None where there is none and a config makes up for it.
+
+    Raises:
+        RunError: there is none at all, or there are several.
+    """
+    for name in ("metrics.jsonl", "log.txt", "trainer_state.json"):
+        if (folder / name).is_file() and (folder / name).stat().st_size:
+            return read_log(folder / name)
+    state = _last_trainer_state(folder)
+    if state is not None:
+        return read_log(state)
+    others = sorted(path for name in LOG_NAMES for path in folder.glob(name) if path.name not in NO_LOGS)
+    if not others and not needed:
+        return None
+    if not others:
+        raise RunError(
+            f"{folder} holds no log",
+            why="a log is log.txt, trainer_state.json, metrics.jsonl, or the only .log, .txt or .jsonl file",
+            fix="give the log file itself, or put it into the folder as log.txt",
+        )
+    if len(others) == 1:
+        return read_log(others[0])
+    return _only_readable(folder, others)
+
+
+def _last_trainer_state(folder: Path) -> Path | None:
+    """The state in the newest checkpoint of a Hugging Face output folder; it holds the whole history."""
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := CHECKPOINT.fullmatch(path.name))]
+    states = [path / "trainer_state.json" for _, path in sorted(found, reverse=True)]
+    return next((state for state in states if state.is_file()), None)
+
+
+def _only_readable(folder: Path, paths: list[Path]) -> LogEvidence:
+    readable = []
+    for path in paths:
+        try:
+            readable.append(read_log(path))
+        except RunError:
+            continue
+    if len(readable) == 1:
+        return readable[0]
+    names = ", ".join(Path(log.path).name for log in readable) or ", ".join(path.name for path in paths)
+    raise RunError(
+        f"{folder} holds {len(readable) or 'no'} logs that can be read: {names}",
+        why="a run has one log",
+        fix=f"give the log file itself, as in {folder / paths[0].name}",
+    )
+
+
+def _facts_file(path: Path) -> dict[str, Fact]:
+    if not path.is_file():
+        return {}
+    try:
+        document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RunError(f"{path} cannot be read: {error}", fix="it is TOML, one fact a line") from None
+    return _facts(document, str(path))
+
+
+def _facts(values: Mapping[str, object], place: str) -> dict[str, Fact]:
+    """Stated facts by name.
+
+    Raises:
+        RunError: a name is unknown or a value has the wrong type.
+    """
+    facts = {}
+    for name, value in values.items():
+        if name not in FACTS:
+            near = difflib.get_close_matches(name, FACTS, n=1, cutoff=0.5)
+            raise RunError(
+                f"{place} states {name!r}, which is no fact that is known here",
+                fix=f"did you mean {near[0]}?" if near else f"facts are {', '.join(FACTS)}",
+            )
+        facts[name] = fact_types.stated(name, _typed(name, value, place), unit=FACTS[name].unit)
+    return facts
+
+
+def _typed(name: str, value: object, place: str) -> Value:
+    known = FACTS[name]
+    if known.type is str and isinstance(value, str) and value.strip():
+        return value.strip()
+    if known.type is int and not isinstance(value, bool):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.replace(",", "").replace("_", "")):
+            value = int(value.replace(",", "").replace("_", ""))
+        if isinstance(value, int) and value > 0:
+            return value
+    kind = "a whole number above 0" if known.type is int else "text"
+    raise RunError(f"{place} states {name} = {value!r}, which is not {kind}", fix=f"write {known.example}")
+
+
+def _recorded_facts(folder: Path) -> dict[str, Fact]:
+    """What our own run.json says about machine and dataset."""
+    if not (folder / "metrics.jsonl").is_file():
+        return {}
+    recorded = RunFolder(folder).read_facts()
+    machine, dataset = recorded.get("machine"), recorded.get("dataset")
+    machine = machine if isinstance(machine, dict) else {}
+    dataset = dataset if isinstance(dataset, dict) else {}
+    tokens = dataset.get("tokens")
+    tokens = tokens if isinstance(tokens, dict) else {}
+    values = {
+        "device": machine.get("device"),
+        "torch": machine.get("torch"),
+        "dataset": dataset.get("name"),
+        "train_tokens": tokens.get("train"),
+        "val_tokens": tokens.get("val"),
+    }
+    facts = _facts({name: value for name, value in values.items() if value}, "run.json")
+    return {name: replace(fact, reason="run.json") for name, fact in facts.items()}

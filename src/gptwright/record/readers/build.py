@@ -1,0 +1,110 @@
+"""Where a reader puts what it finds, line by line: rows, facts, settings, events, and what went wrong.
+
+Rows are kept as printed, one flat array of doubles a layout, so that a million lines cost some 40 MB until
+they become tables (see `tables`).
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from gptwright.facts import Fact, Value
+from gptwright.record.evidence import Event, EventKind, Integers
+from gptwright.record.readers.fields import Floats
+from gptwright.record.readers.headers import LATE, Said, fact
+from gptwright.record.readers.shapes import Columns
+
+LONGEST_EVENT = 500
+# The size of a failed allocation stands at the front; what is free and reserved, up to 800 characters on.
+LONGEST_MEMORY_EVENT = 2_000
+# A warning may be printed at every step; the first thousand of a kind tell all.
+MOST_EVENTS = 1_000
+
+
+class Builder:
+    """Collects one log.
+
+    Attributes:
+        tables: rows of each layout: line, then the printed values.
+        header: facts by name.
+        settings: echoed settings by name.
+        events: events in order.
+        hazards: what was repaired or met, with its count.
+        lines_skipped: data lines that could not be read whole.
+        process_starts: lines of headers, each of which a new process may have printed.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[Columns, array[float]] = {}
+        self.header: dict[str, Fact] = {}
+        self.settings: dict[str, Fact] = {}
+        self.events: list[Event] = []
+        self.hazards: Counter[str] = Counter()
+        self.lines_skipped = 0
+        self.process_starts: list[int] = []
+        self._events_of: Counter[EventKind] = Counter()
+        self._last_event_line = 0
+        self._last_row_line = 0
+
+    def row(self, columns: Columns, line: int, values: Iterable[float]) -> None:
+        """Adds one row."""
+        rows = self.tables.setdefault(columns, array("d"))
+        rows.append(line)
+        rows.extend(values)
+        self._last_row_line = line
+
+    def block(self, columns: Columns, lines: Integers, numbers: Floats) -> None:
+        """Adds many rows at once."""
+        rows = self.tables.setdefault(columns, array("d"))
+        rows.frombytes(np.column_stack([lines.astype(np.float64), numbers]).tobytes())
+        self._last_row_line = int(lines[-1])
+
+    def has_rows(self) -> bool:
+        """Whether any data was read."""
+        return any(self.tables.values())
+
+    def forget_since_data(self) -> None:
+        """Drops the events and hazards since the last row: they stood in something else than the log."""
+        self.events = [event for event in self.events if event.line <= self._last_row_line]
+        self.hazards.clear()
+        self.lines_skipped = 0
+
+    def said(self, said: Said, line: int) -> None:
+        """Keeps what a header line says; the last wins, because the last run is the one asked about."""
+        target = self.settings if said.name.startswith("settings.") else self.header
+        made = fact(said, line)
+        target[made.name] = made
+        if said.rounding is not None:
+            self.header[f"{said.name}_rounding"] = fact(Said(f"{said.name}_rounding", said.rounding), line)
+        if said.name not in LATE:
+            self.process_starts.append(line)
+
+    def fact(self, name: str, value: Value, line: int) -> None:
+        """Keeps a fact of the header."""
+        self.said(Said(name, value), line)
+
+    def setting(self, name: str, value: Value, line: int) -> None:
+        """Keeps a setting that the log echoes."""
+        self.said(Said(f"settings.{name}", value), line)
+
+    def event(self, kind: EventKind, line: int, text: str) -> None:
+        """Keeps an event; what several processes print one after the other is one."""
+        longest = LONGEST_MEMORY_EVENT if kind is EventKind.OUT_OF_MEMORY else LONGEST_EVENT
+        text = text.strip()[:longest]
+        again = self.events and self.events[-1].text == text and line <= self._last_event_line + 1
+        self._last_event_line = line
+        if again:
+            self.hazards["repeated lines"] += 1
+            return
+        self._events_of[kind] += 1
+        if self._events_of[kind] > MOST_EVENTS:
+            self.hazards[f"further lines of kind {kind}"] += 1
+            return
+        self.events.append(Event(kind, line, None, text))
+
+    def extend_event(self, text: str) -> None:
+        """Adds the next line of a wrapped message to the last event."""
+        last = self.events[-1]
+        self.events[-1] = Event(last.kind, last.line, last.step, (last.text + text)[:LONGEST_MEMORY_EVENT])

@@ -1,0 +1,172 @@
+"""The facts that stand outside a log's tables: templates of header lines, as `shapes` has for data lines.
+
+`{name}` in a template is a fact of that standard name, `{name@unit}` one that is printed in another unit,
+`{settings.name}` an echoed setting. A number that a fact is made of is only taken whole: thousands separators
+must come out even, and infinity is no fact.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gptwright.facts import Fact, Value, logged
+from gptwright.record.readers.fields import REAL
+from gptwright.record.readers.shapes import mark_of
+
+COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?!,?\d)"
+WORDS = r"[^|\n]{1,120}?"
+
+# The unit of each fact that has one, as `units.text` knows it.
+UNITS: Mapping[str, str] = MappingProxyType(
+    {
+        "parameters": "parameters",
+        "parameters_total": "parameters",
+        "parameters_rounding": "parameters",
+        "decayed_parameters": "parameters",
+        "not_decayed_parameters": "parameters",
+        "tokens_per_step": "tokens",
+        "tokens_per_micro_batch": "tokens",
+        "planned_tokens": "tokens",
+        "train_tokens": "tokens",
+        "val_tokens": "tokens",
+        "device_memory_bytes": "bytes",
+        "peak_memory_bytes": "bytes",
+        "mfu_peak_flops": "FLOP/s",
+        "flops_per_token": "FLOP/token",
+        "training_seconds": "seconds",
+    }
+)
+COUNTS = frozenset(
+    {
+        "parameters",
+        "parameters_total",
+        "decayed_parameters",
+        "not_decayed_parameters",
+        "tokens_per_step",
+        "planned_tokens",
+        "planned_steps",
+        "micro_batch",
+        "gradient_accumulation_steps",
+        "world_size",
+        "block_size",
+        "vocab_size",
+        "padded_vocab_size",
+        "tokens_per_micro_batch",
+        "global_batch",
+        "n_layer",
+        "n_head",
+        "n_embd",
+        "settings.warmup_iters",
+        "settings.max_iters",
+        "settings.eval_interval",
+        "settings.eval_iters",
+    }
+)
+REALS = frozenset(
+    {
+        "flops_per_token",
+        "mfu_peak_flops",
+        "training_seconds",
+        "peak_memory_bytes",
+        "device_memory_bytes",
+        "settings.learning_rate",
+        "settings.min_lr",
+        "settings.weight_decay",
+        "settings.dropout",
+    }
+)
+FLAGS = frozenset({"fused", "compile"})
+SCALES: Mapping[str, float] = MappingProxyType(
+    {
+        "M": 1e6,
+        "TFLOPs": 1e12,
+        "GFLOPs": 1e9,
+        "GiB": 2.0**30,
+        "MiB": 2.0**20,
+        "GB": 1e9,
+        "MB": 2.0**20,
+        "min": 60.0,
+    }
+)
+# What only the end of a run can say; everything else, seen after data, is another process's header.
+LATE = frozenset({"peak_memory_bytes", "training_seconds", "device_memory_bytes"})
+
+PLACEHOLDER = re.compile(r"\{([a-z_.]+)(?:@([A-Za-z]+))?\}")
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "torch.bfloat16": "bfloat16"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One value of a header line, before it is a fact."""
+
+    name: str
+    value: Value
+    rounding: float | None = None
+
+
+class Header:
+    """A kind of header line.
+
+    Args:
+        template: its text, a regular expression with `{facts}`.
+        weight: how far one such line speaks for its trainer.
+        means: facts that the line says without printing their value.
+    """
+
+    def __init__(
+        self, template: str, *, weight: float = 0.01, means: Mapping[str, Value] = MappingProxyType({})
+    ) -> None:
+        self.weight = weight
+        self._names = PLACEHOLDER.findall(template)
+        self._means = [Said(name, value) for name, value in means.items()]
+        self._mark = mark_of(PLACEHOLDER.sub("{}", template))
+        self._search = re.compile(
+            PLACEHOLDER.sub(lambda found: f"({_pattern(found[1], found[2])})", template), re.ASCII
+        ).search
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first such line in a text."""
+        return self._search(text) if self._mark in text else None
+
+    def said(self, match: re.Match[str]) -> list[Said]:
+        """What a match says; values that are no facts are left out."""
+        pairs = zip(self._names, match.groups(), strict=True)
+        read = [_read(name, unit, text) for (name, unit), text in pairs if text is not None]
+        return [said for said in read if said is not None] + self._means
+
+
+def fact(said: Said, line: int) -> Fact:
+    """The fact that a line says."""
+    name = said.name.removeprefix("settings.")
+    return logged(name, said.value, line, unit=UNITS.get(name, ""))
+
+
+def _pattern(name: str, unit: str | None) -> str:
+    if unit is not None:
+        return REAL
+    if name in COUNTS:
+        return COUNT
+    if name in REALS:
+        return rf"{REAL}(?![\d.])|-?(?:inf|nan)"
+    return "True|False" if name in FLAGS else WORDS
+
+
+def _read(name: str, unit: str, text: str) -> Said | None:
+    if unit == "M":
+        decimals = len(text.partition(".")[2])
+        return Said(name, round(float(text) * 1e6), 0.5e6 * 10.0**-decimals)
+    if name in COUNTS:
+        return Said(name, int(text.replace(",", "")))
+    if name in REALS:
+        value = float(text) * SCALES.get(unit, 1.0)
+        return Said(name, value) if math.isfinite(value) and value > 0 else None
+    if name in FLAGS:
+        return Said(name, text == "True")
+    words = text.strip()
+    return (
+        Said(name, DTYPES.get(words.lower(), words) if name.endswith("dtype") else words) if words else None
+    )

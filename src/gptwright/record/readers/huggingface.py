@@ -1,0 +1,135 @@
+"""Hugging Face Trainer: the dicts that it prints, and `trainer_state.json`.
+
+A printed dict has no step; the progress bar before it has. Newer releases print numbers as strings, and bars
+and dicts share lines. `loss` is the mean over the steps since the dict before, in training mode; evaluation
+dicts have `eval_loss`; `train_loss` at the end is the mean of the whole run and no point of a curve. In
+trainer_state.json each dict has its step, and lies over several lines: its line is that of its loss.
+
+Without any bar the dicts are numbered in order, and the evidence says so, because nothing says the step.
+"""
+
+import re
+from collections.abc import Callable
+
+from gptwright.record.evidence import LogFormat, TrainLoss
+from gptwright.record.readers.build import Builder
+from gptwright.record.readers.fields import LOSS
+from gptwright.record.readers.headers import Header
+from gptwright.record.readers.reader import Reader
+from gptwright.record.readers.shapes import Columns
+
+NUMBERED = "lines without a step, numbered in order"
+TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm")
+EVAL = Columns("eval", "step", "val_loss")
+
+DICT = re.compile(r"\{[^{}]{8,3000}\}")
+ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
+BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
+LONGEST_DICT = 80
+
+
+class Dicts:
+    """Reads dicts, wherever they stand.
+
+    Args:
+        build: where rows go.
+    """
+
+    def __init__(self, build: Builder) -> None:
+        self._build = build
+        self._open: list[str] = []
+        self._open_line = 0
+        self._bars: dict[int, int] = {}
+        self._total: int | None = None
+        self._last_total: int | None = None
+        self._count = 0
+
+    def take(self, text: str, line: int) -> bool:
+        """Takes the dicts of a line, or a line of a dict that lies over several."""
+        if self._open or text.strip() == "{":
+            return self._part_of_dict(text, line)
+        at, taken = 0, False
+        for found in DICT.finditer(text):
+            self._see_bars(text[at : found.start()])
+            taken |= self._dict(found[0], line)
+            at = found.end()
+        self._see_bars(text[at:])
+        return taken
+
+    def _part_of_dict(self, text: str, line: int) -> bool:
+        if text.strip() == "{":
+            self._open, self._open_line = [], line
+        self._open.append(text)
+        if re.search(r"\"(?:eval_)?loss\":", text):
+            self._open_line = line
+        if "}" in text or len(self._open) > LONGEST_DICT:
+            whole, self._open = "".join(self._open), []
+            self._dict(whole, self._open_line)
+        return not text.strip().startswith('"') or bool(self._open)
+
+    def _see_bars(self, text: str) -> None:
+        for bar in BAR.finditer(text):
+            done, total = int(bar[1]), int(bar[2])
+            self._bars[total] = done
+            self._last_total = total
+
+    def _dict(self, text: str, line: int) -> bool:
+        said = {name: float(value) for name, value in ITEM.findall(text)}
+        if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
+            if self._total is None and self._last_total is not None:
+                self._total = self._last_total
+            step = self._step(said)
+            rate, norm = said.get("learning_rate", float("nan")), said.get("grad_norm", float("nan"))
+            self._build.row(TRAIN, line, (step, said["loss"], rate, norm))
+        elif "eval_loss" in said:
+            self._build.row(EVAL, line, (self._step(said, counts=False), said["eval_loss"]))
+        elif "train_runtime" in said:
+            self._build.fact("training_seconds", said["train_runtime"], line)
+        else:
+            return False
+        return True
+
+    def _step(self, said: dict[str, float], *, counts: bool = True) -> float:
+        if "step" in said:
+            return said["step"]
+        total = (
+            self._total if self._total is not None else min(self._bars, default=None, key=self._first_seen)
+        )
+        if total is not None:
+            return float(self._bars[total])
+        self._count += counts
+        self._build.hazards[NUMBERED] += 1
+        return float(self._count)
+
+    def _first_seen(self, total: int) -> int:
+        return list(self._bars).index(total)
+
+
+def _dicts(build: Builder) -> Callable[[str, int], bool]:
+    return Dicts(build).take
+
+
+HUGGING_FACE = Reader(
+    format=LogFormat(
+        name="Hugging Face Trainer",
+        train_loss=TrainLoss.INTERVAL,
+        has_dropout=True,
+        evaluates_train=False,
+        time_includes_evaluation=False,
+    ),
+    begins=re.compile(r"\{[\"'](?:eval_)?loss[\"']: "),
+    headers=(
+        Header(r"Instantaneous batch size per device = {micro_batch}"),
+        Header(r"Gradient Accumulation steps = {gradient_accumulation_steps}"),
+        Header(r"Total optimization steps = {planned_steps}", weight=0.1),
+        Header(r"Number of trainable parameters = {parameters_total}"),
+        Header(r"\"max_steps\": {planned_steps},"),
+        Header(r"\"train_batch_size\": {micro_batch},"),
+    ),
+    whole=re.compile(r"\{[\"'](?:eval_)?loss[\"']: [^{}]{8,3000}\}"),
+    special=_dicts,
+    signs=(
+        (re.compile(r"\{[\"'](?:eval_)?loss[\"']: [\"']?\d"), 1.0),
+        (re.compile(r"^ *\"log_history\": \["), 5.0),
+    ),
+)

@@ -1,0 +1,140 @@
+"""gptwright's own record: `metrics.jsonl`, and `log.txt`, which has nanoGPT's line shapes.
+
+The loss is the mean over the step's batch. Times leave evaluations and checkpoints out, the MFU is against
+the peak that was measured at the start, and evaluations have standard errors.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gptwright.facts import Value
+from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
+from gptwright.record.readers.build import Builder
+from gptwright.record.readers.headers import Header
+from gptwright.record.readers.nanogpt import EVAL, HEADERS, TRAIN
+from gptwright.record.readers.reader import Reader
+from gptwright.record.readers.shapes import Columns, Shape
+
+FORMAT = LogFormat(
+    name="gptwright",
+    train_loss=TrainLoss.STEP,
+    has_dropout=True,
+    evaluates_train=True,
+    time_includes_evaluation=False,
+    gpt2_shaped=True,
+)
+TRAIN_FIELDS = ("step", "loss", "seconds", "tokens_per_second", "mfu", "lr", "grad_norm")
+TRAIN_ROW = Columns(
+    "train", "step", "loss", "seconds", "tokens_per_second", "mfu", "learning_rate", "grad_norm"
+)
+EVAL_FIELDS = ("step", "train_loss", "val_loss", "train_loss_standard_error", "val_loss_standard_error")
+EVAL_ROW = Columns("eval", "step", "train_loss", "val_loss", "train_standard_error", "val_standard_error")
+# Names of the start record → names of the header.
+START = {
+    "tokens_per_step": "tokens_per_step",
+    "vocab_size": "vocab_size",
+    "parameters_nanogpt": "parameters",
+    "parameters_total": "parameters_total",
+    "decayed_parameters": "decayed_parameters",
+    "not_decayed_parameters": "not_decayed_parameters",
+    "device": "device",
+    "dtype": "settings.dtype",
+    "peak_flops": "mfu_peak_flops",
+    "max_iters": "planned_steps",
+}
+
+
+def _records(build: Builder) -> Callable[[str, int], bool]:
+    def take(text: str, line: int) -> bool:
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(record, dict) and _record(build, record, line)
+
+    return take
+
+
+def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
+    match record.get("kind"):
+        case "start":
+            _start(build, record, line)
+        case "train":
+            return _row(build, TRAIN_ROW, record, TRAIN_FIELDS, line)
+        case "eval":
+            return _row(build, EVAL_ROW, record, EVAL_FIELDS, line)
+        case "resume":
+            build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
+        case "end":
+            if record.get("state") == "failed":
+                build.event(EventKind.ERROR, line, f"failed: {record.get('reason')}")
+        case _:
+            return False
+    return True
+
+
+def _start(build: Builder, record: dict[str, Any], line: int) -> None:
+    for theirs, name in START.items():
+        value: Value = record.get(theirs)
+        if not isinstance(value, int | float | str) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            continue
+        if name.startswith("settings."):
+            build.setting(name.removeprefix("settings."), value, line)
+        else:
+            build.fact(name, value, line)
+
+
+def _row(
+    build: Builder, columns: Columns, record: dict[str, Any], fields: tuple[str, ...], line: int
+) -> bool:
+    values = [_number(record.get(field)) for field in fields]
+    if not math.isfinite(values[0]) or not 0 <= values[0] < 1e12 or record.get(fields[1]) is None:
+        return False
+    build.row(columns, line, values)
+    return True
+
+
+def _number(value: object) -> float:
+    """A number of a record; NaN and infinity are stored by their names."""
+    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
+        return float(value)
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
+
+
+METRICS = Reader(
+    format=FORMAT,
+    begins=re.compile(r"\{\"v\": \d+, \"kind\": \"(?:train|eval)\""),
+    whole=re.compile(r"^\{.*\}$"),
+    special=_records,
+    signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume)\""), 1.0),),
+)
+LOG = Reader(
+    format=FORMAT,
+    begins=re.compile(r"(?:iter|step) \d+(?::|$)"),
+    shapes=(
+        *TRAIN,
+        Shape(
+            "eval",
+            r"step {step}: train loss {train_loss}, val loss {val_loss}"
+            r" \(standard errors {train_standard_error}, {val_standard_error}\)",
+        ),
+        EVAL,
+    ),
+    headers=(
+        Header(r"^vocab_size = {vocab_size}$"),
+        Header(
+            r"^device: {device}, {settings.dtype}, measured matmul peak {mfu_peak_flops@TFLOPs} TFLOP/s",
+            weight=5.0,
+        ),
+        Header(
+            r"^device: {device}, {settings.dtype}, measured matmul peak {mfu_peak_flops@GFLOPs} GFLOP/s",
+            weight=5.0,
+        ),
+        *HEADERS,
+    ),
+)

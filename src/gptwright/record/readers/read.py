@@ -1,0 +1,195 @@
+"""From a file of unknown origin to evidence: which trainer printed it, then what it says.
+
+Every reader's lines are looked for in the first part of the log; the one with most of them reads it. One
+header line that only one trainer prints decides between trainers that share the rest.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from gptwright.errors import RunError
+from gptwright.record.evidence import EventKind, LogEvidence
+from gptwright.record.readers.autoresearch import AUTORESEARCH
+from gptwright.record.readers.build import Builder
+from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
+from gptwright.record.readers.huggingface import HUGGING_FACE
+from gptwright.record.readers.lecture import LECTURE
+from gptwright.record.readers.lines import LONGEST_LINE, Text
+from gptwright.record.readers.litgpt import LITGPT
+from gptwright.record.readers.llama2c import LLAMA2C
+from gptwright.record.readers.llmc import LLMC
+from gptwright.record.readers.megatron import MEGATRON
+from gptwright.record.readers.mingpt import MINGPT
+from gptwright.record.readers.mlx import MLX
+from gptwright.record.readers.modded import MODDED
+from gptwright.record.readers.nanochat import NANOCHAT
+from gptwright.record.readers.nanogpt import NANOGPT
+from gptwright.record.readers.ours import LOG, METRICS
+from gptwright.record.readers.reader import Passage, Reader
+from gptwright.record.readers.tables import (
+    Rows,
+    Segments,
+    dated,
+    eval_lines,
+    train_lines,
+    unannounced_resumes,
+)
+from gptwright.record.readers.torchtitan import TORCHTITAN
+
+# Of equal ones the first reads the log.
+READERS: tuple[Reader, ...] = (
+    NANOGPT,
+    LOG,
+    METRICS,
+    NANOCHAT,
+    LLMC,
+    MODDED,
+    BUILD_NANOGPT,
+    LLAMA2C,
+    LITGPT,
+    HUGGING_FACE,
+    TORCHTITAN,
+    MINGPT,
+    LECTURE,
+    AUTORESEARCH,
+    MLX,
+    MEGATRON,
+)
+ANY_BEGINNING = re.compile("|".join(f"(?:{reader.begins.pattern})" for reader in READERS))
+# Lines of data that settle whose log it is.
+ENOUGH = 40.0
+# A broken line has no whole shape, only a beginning.
+WEIGHT_OF_BEGINNING = 0.001
+# Beginnings of data lines that are enough to see whose they are and whether a terminal wrapped them.
+ENOUGH_BEGINNINGS = 400
+# modded-nanogpt's logs begin with 3,000 lines of source, others with what an installer printed.
+LINES_LOOKED_AT = 200_000
+HEADER_LINES = 4_000
+# A wrapped log has no line over its width; a few may come from another window.
+LONGER_THAN_WRAPPED = 0.02
+NARROWEST = 20
+
+
+def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
+    """Reads a log of any known trainer.
+
+    Args:
+        path: the file; None for bytes from elsewhere, such as standard input.
+        data: the bytes, where there is no path.
+
+    Raises:
+        RunError: the file cannot be read, is empty, or no reader knows a line of it.
+    """
+    text = Text(path, data)
+    if text.empty:
+        raise RunError(f"{text.name} is empty", fix="give the log that the trainer printed")
+    sample = _sample(text)
+    reader = _recognized(sample)
+    if reader is None:
+        raise RunError(
+            f"no line of {text.name} is known from any trainer's log",
+            why="known are the logs of " + ", ".join(dict.fromkeys(reader.format.name for reader in READERS)),
+            fix="give what the trainer printed, or its trainer_state.json or metrics.jsonl, unchanged",
+        )
+    passage = Passage(reader, _width(reader, sample))
+    for block, number, torn in text.blocks():
+        passage.block(block, number, torn=torn)
+    passage.end()
+    return _evidence(text, reader, passage.build)
+
+
+def _sample(text: Text) -> list[str]:
+    """The first lines, up to where enough of them begin like data."""
+    sample: list[str] = []
+    beginnings = 0
+    for block, _, _ in text.blocks():
+        for line in re.split(r"[\r\n]", block):
+            if not line or line.isspace():
+                continue
+            sample.append(line[:LONGEST_LINE])
+            beginnings += ANY_BEGINNING.search(sample[-1]) is not None
+            if beginnings >= ENOUGH_BEGINNINGS or len(sample) >= LINES_LOOKED_AT:
+                return sample
+    return sample
+
+
+def _recognized(sample: list[str]) -> Reader | None:
+    """The reader whose lines these are; None if no line is anybody's."""
+    data = _data_scores(sample)
+    best = max(data.values(), default=0.0)
+    rivals = [reader for reader in READERS if data.get(reader, 0.0) >= best]
+    scores = {reader: data.get(reader, 0.0) + _other_score(reader, sample) for reader in rivals}
+    winner = max(rivals, key=lambda reader: scores[reader])
+    return winner if scores[winner] > 0 else None
+
+
+def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
+    """How far the data lines speak for each reader; up to what settles it."""
+    scores: defaultdict[Reader, float] = defaultdict(float)
+    for line in sample:
+        if not ANY_BEGINNING.search(line):
+            continue
+        for reader in READERS:
+            if reader.begins.search(line):
+                scores[reader] += reader.weight_of(line) or WEIGHT_OF_BEGINNING
+        if max(scores.values(), default=0.0) >= ENOUGH:
+            break
+    return scores
+
+
+def _other_score(reader: Reader, sample: list[str]) -> float:
+    """How far header lines and other signs speak for a reader."""
+    score = 0.0
+    for line in sample[:HEADER_LINES]:
+        score += sum(weight for sign, weight in reader.signs if sign.search(line))
+        score += sum(header.weight for header in reader.headers if header.search(line))
+    return score
+
+
+def _width(reader: Reader, sample: list[str]) -> int:
+    """The width at which a terminal wrapped the log: that of data lines which break off; 0 if none do."""
+    broken = [
+        len(line)
+        for line in dict.fromkeys(sample)
+        if len(line) >= NARROWEST and reader.begins.search(line) and not reader.weight_of(line)
+    ]
+    widths = [length for length, count in Counter(broken).items() if count > 1]
+    if not widths:
+        return 0
+    longer = sum(len(line) > max(widths) for line in sample)
+    return max(widths) if longer <= LONGER_THAN_WRAPPED * len(sample) else 0
+
+
+def _evidence(text: Text, reader: Reader, build: Builder) -> LogEvidence:
+    train, evals = Rows("train", build), Rows("eval", build)
+    build.hazards["repeated lines"] += train.drop_repeats() + evals.drop_repeats()
+    log_format = (reader.finish(build, train, evals) if reader.finish else None) or reader.format
+    build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
+    _plan(build, train)
+    resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
+    segments = Segments(train, evals, build.process_starts, resumes)
+    if segments.runs > 1:
+        build.hazards["runs in one file"] = segments.runs
+    return LogEvidence(
+        format=log_format,
+        path=text.name,
+        lines_read=text.lines_read,
+        lines_skipped=build.lines_skipped,
+        hazards={name: count for name, count in (text.hazards + build.hazards).items() if count},
+        header=build.header,
+        settings=build.settings,
+        train=train_lines(train, segments.train),
+        evals=eval_lines(evals, segments.evals),
+        events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
+        last_run_segment=segments.last_run,
+    )
+
+
+def _plan(build: Builder, train: Rows) -> None:
+    """Takes the planned steps that data lines print, from the last of them."""
+    planned = train["planned_steps"]
+    if "planned_steps" not in build.header and len(train) and planned[-1] > 0:
+        build.fact("planned_steps", int(planned[-1]), int(train.line[-1]))
+        build.process_starts.pop()

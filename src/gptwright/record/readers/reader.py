@@ -1,0 +1,292 @@
+"""What a reader of one trainer's log is, and how a log goes through it.
+
+A reader is data: the shapes of the trainer's lines and what its numbers mean. The way of a log through it is
+the same for all. Runs of plain data lines are read at once; every other line is tried against the data
+shapes, wherever in the line they stand, then against the header and the events. A line that begins like data
+and does not fit is kept until the next one: a terminal may have broken it. If the two do not fit together
+either, it counts as skipped. Nothing is guessed: a number is read between the texts around it or not at all.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gptwright.record.evidence import LogFormat
+from gptwright.record.readers.build import Builder
+from gptwright.record.readers.events import Events
+from gptwright.record.readers.headers import Header
+from gptwright.record.readers.lines import LONGEST_LINE
+from gptwright.record.readers.runs import Form
+from gptwright.record.readers.shapes import Shape
+from gptwright.record.readers.tables import Rows
+
+Taker = Callable[[str, int], bool]
+Finish = Callable[[Builder, Rows, Rows], LogFormat | None]
+
+# What programs put in front of a line: times, levels, ranks, names of modules and hosts, quotes.
+PREFIX = re.compile(
+    r"(?:[\s>|*()-]|\[[^\[\]]{1,60}\]|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?"
+    r"|(?:DEBUG|INFO|WARNING|ERROR|root|stdout|stderr)\b|rank ?\d{1,4}\b|[\w.-]{1,60}:(?!\S))*+"
+)
+NO_DIGITS = dict.fromkeys(map(ord, "0123456789"), "0")
+MOST_PREFIXES = 1_000
+# Shorter than any line of data.
+SHORTEST = 8
+# At 20 columns the longest data line of these trainers is in a dozen pieces.
+MOST_PIECES = 12
+MOST_HEADS = 4
+# A middle piece of a broken line fills its width, up to the word that no longer fitted.
+FILLED = 0.6
+FIRST_WORD = re.compile(r"\s*(\S*)")
+# A whole JSON file on one line is read object by object.
+CLOSED = re.compile(r"(?<=\})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reader:
+    """Knows one trainer's log.
+
+    Attributes:
+        format: what its numbers mean.
+        shapes: its data lines.
+        headers: its header lines.
+        begins: how a data line of it begins: for counting those that could not be read.
+        whole: a whole data line, for a reader without shapes.
+        special: makes, for one log, what reads lines without fixed texts: text and number → taken or not.
+        finish: what only the whole log tells; may return the format of a variant.
+        signs: further lines that speak for this trainer, each with its weight.
+    """
+
+    format: LogFormat
+    begins: re.Pattern[str]
+    shapes: tuple[Shape, ...] = ()
+    headers: tuple[Header, ...] = ()
+    whole: re.Pattern[str] | None = None
+    special: Callable[[Builder], Taker] | None = None
+    finish: Finish | None = None
+    signs: tuple[tuple[re.Pattern[str], float], ...] = ()
+
+    def weight_of(self, text: str) -> float:
+        """How far a line speaks for this trainer by its data; 0 if it holds no whole line of data."""
+        for shape in self.shapes:
+            if shape.search(text):
+                return shape.weight
+        return 1.0 if self.whole is not None and self.whole.search(text) else 0.0
+
+
+@dataclass(slots=True)
+class Pending:
+    """Pieces of a line that a terminal may have broken.
+
+    Attributes:
+        pieces: each with its line number.
+        heads: what they may be when put together: a break may have eaten a space.
+    """
+
+    pieces: list[tuple[str, int]]
+    heads: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """Shape and form of the training line before, which are most likely those of the next ones."""
+
+    shape: Shape
+    form: Form
+
+
+class Passage:
+    """One log on its way through a reader.
+
+    Args:
+        reader: the trainer's.
+        width: the width at which a terminal wrapped this log; 0 where nothing says that one did.
+    """
+
+    def __init__(self, reader: Reader, width: int) -> None:
+        self.reader = reader
+        self.build = Builder()
+        self._width = width
+        self._special = reader.special(self.build) if reader.special else None
+        self._events = Events(self.build)
+        self._pending: Pending | None = None
+        self._hot: Hot | None = None
+        self._batch: list[tuple[int, int, str]] = []
+        self._torn = False
+        # Forms of what stood in front of lines and belongs there; times make a new text of each.
+        self._prefixes: set[str] = set()
+
+    def block(self, text: str, number: int, *, torn: bool) -> None:
+        """Reads lines.
+
+        Args:
+            text: the lines.
+            number: the number of the first.
+            torn: the last one has no end: a number at its end may be cut.
+        """
+        begin = 0
+        while begin < len(text):
+            if self._hot is not None and (end := self._hot.form.end(text, begin)) > begin:
+                self._give_up()
+                count = text.count("\n", begin, end)
+                self._batch.append((number, count, text[begin:end]))
+                number, begin = number + count, end
+            end = text.find("\n", begin)
+            if end < 0:
+                end = len(text)
+                self._torn = torn
+            if end > begin:
+                self.line(text[begin:end], number)
+            number += 1
+            begin = end + 1
+        self._convert()
+
+    def line(self, text: str, number: int) -> None:
+        """Reads one line."""
+        if "\r" not in text and len(text) <= LONGEST_LINE:
+            self._part(text, number)
+            return
+        self.build.hazards["carriage returns"] += text.count("\r")
+        for shown in text.split("\r"):
+            for part in [shown] if len(shown) <= LONGEST_LINE else CLOSED.split(shown):
+                if part and not part.isspace():
+                    self._part(part[:LONGEST_LINE], number)
+
+    def end(self) -> None:
+        """Settles what is still open."""
+        self._give_up()
+
+    def _learn(self, shape: Shape, text: str, begin: int) -> None:
+        """Takes a line as the form of a run that may follow."""
+        if shape.run is not None and shape.kind == "train":
+            self._convert()
+            form = shape.run.form_of(text, begin)
+            self._hot = None if form is None else Hot(shape, form)
+
+    def _convert(self) -> None:
+        """Turns the runs of plain lines that were found into rows."""
+        batch, self._batch = self._batch, []
+        if not batch or self._hot is None:
+            return
+        counts = np.array([count for _, count, _ in batch])
+        firsts = np.array([number for number, _, _ in batch])
+        numbers = self._hot.form.numbers("".join(lines for _, _, lines in batch), int(counts.sum()))
+        if numbers is not None:
+            offsets = np.repeat(firsts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+            self.build.block(self._hot.shape, offsets + np.arange(len(offsets)), numbers)
+            return
+        for number, _, lines in batch:
+            for offset, line in enumerate(lines.split("\n")[:-1]):
+                self._part(line, number + offset)
+
+    def _part(self, text: str, number: int) -> None:
+        if self._pending is not None and self._joined(self._pending, text, number):
+            return
+        self._give_up()
+        if self._width and len(text) == self._width:
+            self._pending = Pending([(text, number)], [text])
+        elif not self._understood(text, number) and self.reader.begins.search(text):
+            if self._width:
+                self._pending = Pending([(text, number)], [text])
+            else:
+                self.build.lines_skipped += 1
+
+    def _understood(self, text: str, number: int, seam: int | None = None) -> bool:
+        """Takes what a line says, if anything; with `seam`, only what stands on both sides of that place."""
+        if self._data(text, number, seam):
+            return True
+        if self._special is not None and self._special(text, number):
+            return True
+        if self._header(text, number, seam):
+            return True
+        return seam is None and self._events.read(text, number, full_width=len(text) == self._width)
+
+    def _data(self, text: str, number: int, seam: int | None) -> bool:
+        begin = 0
+        while len(text) - begin >= SHORTEST:
+            found = self._first(text, begin)
+            if found is None:
+                break
+            shape, match = found
+            if seam is not None and not match.start() < seam < match.end():
+                break
+            proper = match.start() == begin or self._belongs(text[begin : match.start()])
+            self.build.row(shape, number, shape.values(match))
+            # A run takes only what looks whole, and a broken line may look so.
+            if proper and not begin and not self._width:
+                self._learn(shape, text, match.start())
+            begin = match.end()
+        if begin and begin < len(text) and self.reader.begins.search(text, begin):
+            self.build.lines_skipped += 1
+        return begin > 0
+
+    def _first(self, text: str, begin: int) -> tuple[Shape, re.Match[str]] | None:
+        """The first data line in a text, and its shape."""
+        first = None
+        for shape in self.reader.shapes:
+            match = shape.search(text, begin)
+            if match is not None and (first is None or match.start() < first[1].start()):
+                first = shape, match
+                if match.start() == begin:
+                    break
+        return first
+
+    def _belongs(self, prefix: str) -> bool:
+        """Whether what stands in front of a data line belongs there; counts it if not."""
+        form = prefix.translate(NO_DIGITS)
+        if form in self._prefixes:
+            return True
+        if PREFIX.fullmatch(prefix):
+            if len(self._prefixes) < MOST_PREFIXES:
+                self._prefixes.add(form)
+            return True
+        self.build.hazards["text glued to a line"] += 1
+        if self.reader.begins.search(prefix):
+            self.build.lines_skipped += 1
+        return False
+
+    def _header(self, text: str, number: int, seam: int | None) -> bool:
+        taken = False
+        for header in self.reader.headers:
+            match = header.search(text)
+            if match is None or (seam is not None and not match.start() < seam < match.end()):
+                continue
+            if self._torn and match.end() == len(text) and text[-1].isdigit():
+                continue
+            taken = True
+            for said in header.said(match):
+                self.build.said(said, number)
+        return taken
+
+    def _joined(self, pending: Pending, text: str, number: int) -> bool:
+        """Tries the pieces of a broken line with the next; True if that was taken or may be one of more."""
+        if self.reader.begins.match(text):
+            return False
+        heads = []
+        last, first_word = pending.pieces[-1][0], FIRST_WORD.match(text)
+        for head in pending.heads:
+            if len(last) == self._width:
+                heads.append((head + text, len(head)))
+            if first_word is not None and len(last) + 1 + len(first_word[1]) > self._width:
+                heads.append((f"{head} {text.lstrip()}", len(head)))
+        for whole, seam in heads:
+            if self._understood(whole, pending.pieces[0][1], seam):
+                self.build.hazards["joined wrapped lines"] += 1
+                self._pending = None
+                return True
+        if heads and len(pending.pieces) < MOST_PIECES and FILLED * self._width <= len(text) <= self._width:
+            pieces = [*pending.pieces, (text, number)]
+            self._pending = Pending(pieces, [whole for whole, _ in heads[:MOST_HEADS]])
+            return True
+        return False
+
+    def _give_up(self) -> None:
+        """Takes pieces that do not fit together one by one."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        for text, number in pending.pieces:
+            if not self._understood(text, number) and self.reader.begins.search(text):
+                self.build.lines_skipped += 1
