@@ -5,9 +5,8 @@ is not made; what would decide goes into an `Unknown`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from gptwright.facts import Fact, Value
@@ -48,7 +47,7 @@ class Action:
     """What to do: a sentence, and the settings that `train` takes for it."""
 
     text: str
-    settings: Mapping[str, Value] = MappingProxyType({})
+    settings: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,190 @@
+"""Where a run is heading, and what would pay: more steps, a larger model, more text, or letting the rate
+decay.
+
+The continuation is that of the run's own curve, with the interval of the fit; what other changes would bring
+is a difference of the scaling laws, with their spread. Neither is said where the curve does not carry it:
+broken, stuck or overfitted runs, logs of less than 30 % of the plan, curves of a few points.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gptwright.arithmetic import scaling
+from gptwright.arithmetic.trend import (
+    CurveFit,
+    Forecast,
+    find_rise,
+    fit_curve,
+    forecast,
+    slope,
+)
+from gptwright.config.schema import TrainConfig
+from gptwright.diagnose.evaluation import turning_point
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.facts import Fact
+from gptwright.optim.schedule import learning_rate
+from gptwright.record.evidence import Floats, Integers
+
+SCHEDULE = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """Something to do instead of stopping, with what the laws or the curve promise for it."""
+
+    text: str
+    gain_low: float
+    gain_high: float
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunForecast:
+    """What a run's own curve says about its future.
+
+    Attributes:
+        curve: the losses that were fitted.
+        falling: whether the loss falls significantly at the end.
+        gain_from_half_more: nats that half as many steps again would bring; None if that cannot be told.
+        planned_end: loss at the planned end with its 90 % interval; None if the run is finished or too young.
+        options: what would pay, the most first.
+    """
+
+    curve: Series
+    falling: bool
+    gain_from_half_more: float | None
+    planned_end: Forecast | None
+    options: tuple[Option, ...]
+
+    @property
+    def evidence(self) -> tuple[Fact, ...]:
+        """The ends of the later third of the curve."""
+        rows = len(self.curve)
+        return self.curve.fact(2 * rows // 3), self.curve.fact(rows - 1)
+
+
+def forecast_run(reading: Reading) -> RunForecast | None:
+    """The forecast of a run; None where its curve carries none."""
+    curve, last = _curve(reading), reading.progress.last_step
+    if curve is None or last is None or turning_point(reading) is not None or _broken(reading, curve):
+        return None
+    fractions = lr_fractions(reading, curve.step)
+    fit = fit_curve(curve.step, curve.value, lr_fraction=fractions)
+    if fit is None:
+        return None
+    at_end = float(fractions[-1]) if fractions is not None else None
+    here = forecast(fit, fit.last_tokens, lr_fraction=at_end)
+    if here is None:
+        return None
+    later = curve.part(curve.step >= curve.step[0] + 2 * (curve.step[-1] - curve.step[0]) / 3)
+    line = slope(later.step, later.value)
+    more = forecast(fit, 1.5 * fit.last_tokens, lr_fraction=at_end)
+    return RunForecast(
+        curve=curve,
+        falling=line is not None and line.high < 0,
+        gain_from_half_more=_gain(reading, here.likely - more.likely, at_end) if more is not None else None,
+        planned_end=_at_planned_end(reading, fit, fractions is not None),
+        options=_options(reading, at_end),
+    )
+
+
+def _gain(reading: Reading, by_curve: float, lr_fraction: float | None) -> float:
+    """What half as many steps again bring: by the run's own curve, and no more than the laws allow.
+
+    While the learning rate falls, its decay looks like progress, which a longer run does not repeat.
+    """
+    parameters, tokens = reading.sizes.parameters, reading.progress.tokens_seen
+    decayed = lr_fraction is None or lr_fraction < 0.5
+    if decayed and parameters is not None and tokens is not None and tokens.number > parameters.number:
+        law = scaling.gain_band(parameters.number, tokens.number, 1.5 * tokens.number)
+        return min(by_curve, law.high)
+    return by_curve
+
+
+def _broken(reading: Reading, curve: Series) -> bool:
+    """Whether the loss is no measure of progress: not finite, rising, or a sum."""
+    train, val = train_loss(reading), val_loss(reading)
+    bad = reading.train is not None and bool(reading.train.loss_is_bad.any())
+    rose = len(train) >= 20 and find_rise(train.step, train.value) is not None
+    return bad or rose or (curve.name == train.name and not len(val) and loss_scale(reading) > 1)
+
+
+def _curve(reading: Reading) -> Series | None:
+    """Validation where there is enough of it, else the training lines; only what lies after the start."""
+    for series in (val_loss(reading), train_loss(reading)):
+        usable = series.after(0)
+        if len(usable) >= 10:
+            return usable
+    return None
+
+
+def lr_fractions(reading: Reading, steps: Integers) -> Floats | None:
+    """The learning rate at steps as a share of its peak, as printed or as the written schedule gives it."""
+    train = reading.train
+    if train is not None and np.isfinite(train.learning_rate).sum() >= 3:
+        known = np.isfinite(train.learning_rate)
+        order = np.argsort(train.step[known], kind="stable")
+        rates = train.learning_rate[known][order]
+        shares: Floats = np.interp(steps, train.step[known][order], rates / rates.max())
+        return shares
+    config = schedule_config(reading)
+    if config is None:
+        return None
+    return np.array([learning_rate(config, int(step)) for step in steps]) / config.learning_rate
+
+
+def schedule_config(reading: Reading) -> TrainConfig | None:
+    """The written schedule as a config; None where a part of it is not known."""
+    settings = reading.settings
+    values: dict[str, Any] = {name: settings.number(name) for name in SCHEDULE}
+    if any(value is None for value in values.values()) or not values["learning_rate"]:
+        return None
+    values |= {
+        "decay_lr": settings.flag("decay_lr") is not False,
+        "lr_schedule": settings.word("lr_schedule") or "cosine",
+        "cooldown_fraction": settings.number("cooldown_fraction") or 0.2,
+    }
+    return TrainConfig.model_construct(**values)
+
+
+def _at_planned_end(reading: Reading, fit: CurveFit, lr_known: bool) -> Forecast | None:
+    planned = reading.progress.planned_steps
+    if planned is None or planned.number <= fit.last_tokens:
+        return None
+    fractions = lr_fractions(reading, np.array([int(planned.number)])) if lr_known else None
+    config = schedule_config(reading)
+    if fractions is not None and config is not None:
+        # Printed rates end with the log; the planned end's rate is the schedule's.
+        fractions = np.array([learning_rate(config, int(planned.number)) / config.learning_rate])
+    return forecast(fit, planned.number, lr_fraction=float(fractions[0]) if fractions is not None else None)
+
+
+def _options(reading: Reading, lr_fraction: float | None) -> tuple[Option, ...]:
+    """What would pay beside more steps, with nats and hours, the most first."""
+    options = []
+    parameters, tokens = reading.sizes.parameters, reading.progress.tokens_seen
+    hours = None
+    if reading.speed.step_seconds is not None and reading.progress.last_step is not None:
+        hours = reading.speed.step_seconds.number * reading.progress.last_step.number / 3600
+    if lr_fraction is not None and lr_fraction > 0.5:
+        options.append(
+            Option(
+                text="letting the learning rate decay to its end", gain_low=0.08, gain_high=0.15, hours=None
+            )
+        )
+    epochs = reading.progress.epochs
+    if parameters is not None and tokens is not None and (epochs is None or epochs.number <= 4):
+        band = scaling.size_gain_band(tokens.number, (parameters.number, 2 * parameters.number))
+        options.append(
+            Option(
+                text="twice the parameters for the same tokens",
+                gain_low=band.low,
+                gain_high=band.high,
+                hours=2 * hours if hours is not None else None,
+            )
+        )
+    return tuple(sorted(options, key=lambda option: -(option.gain_low + option.gain_high)))

@@ -1,0 +1,47 @@
+"""A run that has not begun, as the rules see it: its settings, what is stated, and the speed that a plan
+expects."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gptwright.config.load import LoadedConfig
+from gptwright.diagnose.reading import Reading, read_run
+from gptwright.facts import Fact, configured
+from gptwright.record.configs import read_config_evidence
+from gptwright.record.evidence import Comment, ConfigEvidence, RunEvidence
+
+
+def read_plan(
+    loaded: LoadedConfig, sources: Sequence[str], facts: Mapping[str, Fact], *, seconds_per_step: Fact | None
+) -> Reading:
+    """The reading of a plan.
+
+    Args:
+        loaded: the checked settings.
+        sources: the config files and presets that they came from; comments are read from the files.
+        facts: what is stated or known beside them.
+        seconds_per_step: the likely time of a step.
+    """
+    settings = {
+        name: configured(name, getattr(loaded.config, name), place=loaded.sources.get(name, "default"))
+        for name in type(loaded.config).model_fields
+        if getattr(loaded.config, name) is not None
+    }
+    # "auto" is no value yet, and a device here is a place ("cuda:0"), not a card's name.
+    for name in ("dtype", "compile", "device"):
+        if getattr(loaded.config, name) == "auto":
+            del settings[name]
+    comments: list[Comment] = []
+    files = [Path(source) for source in sources if Path(source).is_file()]
+    for file in files:
+        evidence = read_config_evidence(file)
+        comments += evidence.comments
+        settings |= {n: f for n, f in evidence.settings.items() if n not in type(loaded.config).model_fields}
+    config = ConfigEvidence(
+        path=files[-1] if files else Path(sources[-1] if sources else "defaults"),
+        settings=settings,
+        comments=tuple(comments),
+        skipped=0,
+    )
+    evidence_of_run = RunEvidence(path=str(config.path), log=None, config=config, stated=facts)
+    return read_run(evidence_of_run, seconds_per_step=seconds_per_step)

@@ -1,0 +1,179 @@
+"""A run as the rules see it: everything that its evidence says and everything that follows from it.
+
+The evidence is what was handed over; the reading adds what arithmetic recovers, each value with its formula.
+What cannot be known is None, and no rule may fire on it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gptwright.diagnose.machine import Machine, machine_of
+from gptwright.diagnose.settings import Settings
+from gptwright.diagnose.sizes import Sizes, sizes_of
+from gptwright.diagnose.speed import Speed, speed_of
+from gptwright.facts import Fact, Origin, derived
+from gptwright.record.evidence import EvalLines, LogEvidence, RunEvidence, TrainLines
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run came and how far it was to go.
+
+    Attributes:
+        first_step: of the first line that has one.
+        last_step: of the last.
+        planned_steps: what config or log say the run is to make.
+        tokens_seen: last_step × tokens_per_step.
+        planned_tokens: planned_steps × tokens_per_step.
+        tokens_per_parameter: tokens_seen over the parameters.
+        epochs: tokens_seen over the training tokens.
+        planned_epochs: planned_tokens over the training tokens.
+    """
+
+    first_step: Fact | None
+    last_step: Fact | None
+    planned_steps: Fact | None
+    tokens_seen: Fact | None
+    planned_tokens: Fact | None
+    tokens_per_parameter: Fact | None
+    epochs: Fact | None
+    planned_epochs: Fact | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Everything known about a run.
+
+    Attributes:
+        evidence: what was handed over.
+        settings: what it was set to.
+        machine: where it ran.
+        sizes: its model.
+        speed: how fast it was.
+        progress: how far it came.
+        mfu: the share of this device's peak, from 0 to 1.
+        planned_seconds: how long the planned steps take, where a plan or a log tells the speed.
+    """
+
+    evidence: RunEvidence
+    settings: Settings
+    machine: Machine
+    sizes: Sizes
+    speed: Speed
+    progress: Progress
+    mfu: Fact | None
+    planned_seconds: Fact | None
+
+    @property
+    def log(self) -> LogEvidence | None:
+        """The log, if there is one."""
+        return self.evidence.log
+
+    @property
+    def train(self) -> TrainLines | None:
+        """The training lines, if there are any."""
+        return self.log.train if self.log is not None and len(self.log.train) else None
+
+    @property
+    def evals(self) -> EvalLines | None:
+        """The evaluations, if there are any."""
+        return self.log.evals if self.log is not None and len(self.log.evals) else None
+
+    @property
+    def vocab_size(self) -> Fact | None:
+        """Rows of the vocabulary, where anything says so."""
+        return self.settings.get("vocab_size")
+
+    @property
+    def starts_from_scratch(self) -> bool:
+        """Whether nothing says that the weights came from elsewhere."""
+        return (self.settings.word("init_from") or "scratch") == "scratch"
+
+
+def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> Reading:
+    """Derives everything that follows from a run's evidence.
+
+    Args:
+        evidence: log, config and stated facts.
+        seconds_per_step: what a plan expects of a run that has no log yet.
+    """
+    settings = Settings.of(evidence)
+    machine = machine_of(settings)
+    sizes = sizes_of(settings, evidence.log)
+    speed = speed_of(settings, sizes, evidence.log, machine.count)
+    progress = _progress(settings, sizes, speed, evidence.log)
+    seconds = speed.step_seconds or seconds_per_step
+    planned_seconds = None
+    if seconds is not None and progress.planned_steps is not None:
+        formula = f"{progress.planned_steps.text} steps × {seconds.text}"
+        value = progress.planned_steps.number * seconds.number
+        planned_seconds = derived("planned_seconds", value, formula, unit="seconds")
+    return Reading(evidence, settings, machine, sizes, speed, progress, _mfu(machine, speed), planned_seconds)
+
+
+def _mfu(machine: Machine, speed: Speed) -> Fact | None:
+    if machine.peak is None or speed.achieved_flops is None:
+        return None
+    formula = f"{speed.achieved_flops.text} of this device's {machine.peak.text}"
+    return derived("mfu", speed.achieved_flops.number / machine.peak.number, formula, unit="fraction")
+
+
+def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence | None) -> Progress:
+    first, last = _end_steps(log) if log else (None, None)
+    planned = settings.logged.get("planned_steps") or settings.get("max_iters")
+    seen = _product("tokens_seen", last, speed.tokens_per_step)
+    planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)
+    unique = settings.get("train_tokens")
+    return Progress(
+        first_step=first,
+        last_step=last,
+        planned_steps=planned,
+        tokens_seen=seen,
+        planned_tokens=planned_tokens,
+        tokens_per_parameter=_quotient("tokens_per_parameter", seen, sizes.parameters),
+        epochs=_quotient("epochs", seen, unique),
+        planned_epochs=_quotient("planned_epochs", planned_tokens, unique),
+    )
+
+
+def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
+    """The first and the last step that the log names, in its order."""
+    steps = np.concatenate([log.train.step, log.evals.step])
+    lines = np.concatenate([log.train.line, log.evals.line])
+    if not len(steps):
+        return None, None
+    order = np.argsort(lines, kind="stable")
+    first, last = order[0], order[-1]
+    segment = np.concatenate([log.train.segment, log.evals.segment])
+    final = np.flatnonzero(segment == segment.max())
+    last = final[np.argmax(steps[final])]
+    return _step("first_step", steps[first], lines[first]), _step("last_step", steps[last], lines[last])
+
+
+def _step(name: str, step: int, line: int) -> Fact:
+    return Fact(
+        name=name,
+        value=int(step),
+        text=f"{step:,}",
+        origin=Origin.LOGGED,
+        reason=f"line {line} of the log",
+        unit="steps",
+        source=f"log:{line}",
+    )
+
+
+def _product(name: str, steps: Fact | None, tokens: Fact | None) -> Fact | None:
+    if steps is None or tokens is None:
+        return None
+    formula = f"{steps.number:,.0f} steps × {tokens.text} tokens"
+    value = steps.number * tokens.number
+    return derived(name, int(value) if value == int(value) else value, formula, unit="tokens")
+
+
+def _quotient(name: str, above: Fact | None, below: Fact | None) -> Fact | None:
+    if above is None or below is None or not below.number:
+        return None
+    return derived(
+        name, above.number / below.number, f"{above.text} {above.name} / {below.text} {below.name}"
+    )

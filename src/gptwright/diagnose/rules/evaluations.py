@@ -1,0 +1,336 @@
+"""What evaluations say, and how sure they are: overfitting, the gap between splits, the noise of a printed
+loss."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gptwright.arithmetic.scaling import value_of_next_pass
+from gptwright.arithmetic.trend import noise_of, offset_between, periodicity
+from gptwright.diagnose.evaluation import (
+    CONTIGUOUS,
+    error_by_design,
+    printed_error,
+    training_loss,
+    turning_point,
+)
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.series import eval_train_loss, train_loss, val_curve, val_loss
+from gptwright.facts import Fact, derived
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+
+# Up to four passes a repeated token is worth a fresh one; by the sixteenth a pass is worth two thirds of one.
+MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
+# A split of fewer windows than this, or whose own mean is this unsure, misleads every reading of it: recipes
+# differ by 0.01 to 0.05 nats.
+FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
+# Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
+NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
+# A gap that is smaller does not matter to anybody, however sure it is.
+SMALL_GAP = 0.01
+
+
+def overfitting(reading: Reading) -> Iterator[Verdict]:
+    """Validation rose from its best, beyond the noise of the evaluations and of choosing the best of many,
+    while training loss went on falling. A gap between the two that does not grow is no overfitting, and
+    neither is a validation that scatters. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
+    about step 1,750 of nanoGPT's recipe).
+    """
+    point = turning_point(reading)
+    if point is None or not point.train_falls:
+        return
+    val, train = val_curve(reading), training_loss(reading)
+    best = int(np.searchsorted(val.step, point.best_step))
+    last = len(val) - 1
+    epochs = _epochs_at(reading, point.best_step)
+    passes = f" ({epochs:.1f} passes over the data)" if epochs is not None else ""
+    yield finding(
+        "overfitting",
+        Severity.WARNING,
+        Confidence.CERTAIN if len(eval_train_loss(reading)) else Confidence.LIKELY,
+        f"Validation was best at step {point.best_step:,}{passes} with {val.value[best]:.4f} and is"
+        f" {val.value[last]:.4f} at step {val.step[last]:,}, while training loss fell to"
+        f" {train.value[-1]:.4f}. The later steps memorized.",
+        [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
+        causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
+        actions=[
+            Action(
+                f"Use the checkpoint of step {point.best_step:,}, or stop there and let the schedule end"
+                " there.",
+                {"max_iters": point.best_step, "lr_decay_iters": point.best_step},
+            ),
+            Action("More text helps most; then dropout or a smaller model.", {"dropout": 0.2}),
+        ],
+    )
+
+
+def _epochs_at(reading: Reading, step: int) -> float | None:
+    tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
+    return step * tokens.number / unique.number if tokens is not None and unique is not None else None
+
+
+def many_epochs(reading: Reading) -> Iterator[Verdict]:
+    """Up to about four passes over the data a repeated token is worth a fresh one; the sixteenth pass is
+    worth two thirds of one, the fortieth 0.38, and all together never more than 16 (Muennighoff et al. 2023).
+    Beyond that training loss measures memory, and only validation says what was learned. It counts the passes
+    that were made, or that a plan without a log holds.
+    """
+    epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
+    if epochs is None or epochs.number <= MANY_EPOCHS:
+        return
+    seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
+    worth = value_of_next_pass(epochs.number)
+    yield finding(
+        "many-epochs",
+        Severity.WARNING if epochs.number > MEMORIZING_EPOCHS else Severity.INFO,
+        Confidence.CERTAIN,
+        f"{epochs.number:,.1f} passes over {unique.text if unique else 'the'} training tokens; one more is"
+        f" worth {worth:.2f} of a fresh one. Training loss measures memorization now; read validation.",
+        [epochs, seen or reading.progress.planned_tokens, unique],
+        actions=[Action("Add text, or end the run earlier.")],
+    )
+
+
+def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
+    """Per-step losses are taken in training mode, with dropout on; the losses of an evaluation are taken in
+    eval mode for both splits. Dropout can therefore lift the per-step line above the evaluated training loss,
+    and it can never explain a gap between the two evaluated ones. It fires where dropout is set and the lines
+    lie above by three standard errors; where dropout is 0 or unknown it stays silent. Source: nanoGPT's
+    estimate_loss, which calls model.eval() for both splits; public logs of a 40M run (+0.0925 at dropout 0.1)
+    and of a 124M run on the same data (−0.006 at dropout 0).
+    """
+    dropout, evaluated, lines = reading.settings.get("dropout"), eval_train_loss(reading), train_loss(reading)
+    if (
+        dropout is None
+        or not dropout.number
+        or len(evaluated) < 4
+        or len(lines) < 10
+        or loss_scale(reading) > 1
+    ):
+        return
+    offset = offset_between(lines.step, lines.value, evaluated.step, evaluated.value)
+    if offset is None or offset.mean < 3 * offset.standard_error or offset.mean < SMALL_GAP:
+        return
+    yield finding(
+        "dropout-in-train-loss",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The per-step loss lies {offset.mean:.3f} ± {offset.standard_error:.3f} above the evaluated training"
+        f" loss because dropout of {dropout.number:g} is on there. It is off in both evaluated losses, so it"
+        " explains no gap between them.",
+        [
+            dropout,
+            lines.fact(len(lines) - 1),
+            evaluated.fact(len(evaluated) - 1),
+            derived("offset", offset.mean, f"mean over {offset.n} lines", unit="nats"),
+        ],
+    )
+
+
+def val_below_train(reading: Reading) -> Iterator[Verdict]:
+    """Both evaluated losses are taken in eval mode, without dropout, so a validation below training is not
+    dropout: it says that the validation text is easier, because the split is small, one contiguous stretch,
+    or from another source, or that it leaked into training. The gap must hold over the evaluations, beyond
+    their scatter. Logs that print only a training-mode loss are not judged. Source: public logs in which the
+    gap stayed at −0.04 when dropout went from 0.1 to 0, and had the other sign on another corpus.
+    """
+    log, val, train = reading.log, val_loss(reading), eval_train_loss(reading)
+    if log is None or not log.format.evaluates_train or len(train) < 4 or loss_scale(reading) > 1:
+        return
+    steps, rows_val, rows_train = np.intersect1d(val.step, train.step, return_indices=True)
+    # The steep start says nothing about the splits; the last two thirds do.
+    late = (
+        np.flatnonzero(steps >= steps[0] + (steps[-1] - steps[0]) / 3)
+        if len(steps)
+        else np.zeros(0, np.int64)
+    )
+    if len(late) < 3:
+        return
+    gaps = val.value[rows_val[late]] - train.value[rows_train[late]]
+    mean = float(gaps.mean())
+    error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    from scipy.special import stdtrit  # a plan never pays for it
+
+    # Neighbouring gaps share a split, so the test is asked for one in a thousand and not for one in twenty.
+    threshold = float(stdtrit(len(gaps) - 1, 0.9995))
+    if mean > -SMALL_GAP or mean > -threshold * error:
+        return
+    last = int(rows_val[late[-1]])
+    yield finding(
+        "val-below-train",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"Validation lies {-mean:.3f} ± {error:.3f} below training over the last {len(gaps)} evaluations."
+        " Both are taken in eval mode, so dropout has no part in it: the validation text is easier, or"
+        " known.",
+        [
+            val.fact(last),
+            train.fact(int(rows_train[late[-1]])),
+            derived(
+                "gap", mean, f"mean of validation less training over {len(gaps)} evaluations", unit="nats"
+            ),
+            *reading.settings.facts("val_tokens", "note"),
+        ],
+        causes=_gap_causes(reading),
+        actions=[
+            Action(
+                "Draw the validation split by document over the whole corpus: gptwright prepare --split hash."
+            )
+        ],
+    )
+
+
+def _gap_causes(reading: Reading) -> list[Cause]:
+    tokens = reading.settings.get("val_tokens")
+    small = tokens is not None and tokens.number < 1e6
+    text = (
+        f"the validation split has only {tokens.text} tokens" if small and tokens is not None else "the split"
+    )
+    first = Cause(
+        (
+            f"{text}: a small or contiguous validation split happens to be easier text"
+            if small
+            else "the split: validation is from easier text or another source than training"
+        ),
+        Confidence.LIKELY,
+    )
+    return [first, Cause("validation documents are also in training (leakage)", Confidence.POSSIBLE)]
+
+
+def small_val_split(reading: Reading) -> Iterator[Verdict]:
+    """A validation split is a sample of the corpus: its own mean is unsure by the scatter of windows over the
+    root of their number, and no number of evaluation batches mends that. It fires below 50 windows of the
+    context, or where the split's mean is unsure by more than 0.03 nats; a stretch cut from one place is worse
+    than its size. It needs the stated size of the split. Source: a public run whose split of 5,600 tokens
+    misled every reading of it; per-window scatter from public logs (docs/scaling.md).
+    """
+    tokens, context = reading.settings.get("val_tokens"), reading.settings.integer("block_size")
+    if tokens is None or context is None:
+        return
+    windows = tokens.number / context
+    error = error_by_design(reading)
+    unsure = error.of_split if error is not None else None
+    if windows >= FEWEST_WINDOWS and (unsure is None or unsure <= UNSURE_SPLIT):
+        return
+    note = reading.settings.word("note") or ""
+    contiguous = (
+        " It is one contiguous stretch, so even less independent text." if CONTIGUOUS.search(note) else ""
+    )
+    sure = (
+        f"; its mean is unsure by about {unsure:.2f} nats, whatever eval_iters is"
+        if unsure is not None
+        else ""
+    )
+    yield finding(
+        "small-val-split",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"The validation split has {tokens.text} tokens, about {windows:.1f} windows of"
+        f" {context}{sure}.{contiguous}",
+        [
+            tokens,
+            *reading.settings.facts("block_size", "note"),
+            derived("windows", windows, "val_tokens / block_size"),
+        ],
+        actions=[
+            Action("Prepare again with a split of at least a million tokens drawn over the whole corpus.")
+        ],
+    )
+
+
+def noisy_eval(reading: Reading) -> Iterator[Verdict]:
+    """A printed loss is a mean over eval_iters × batch_size windows and carries their standard error;
+    trainers of nanoGPT's kind draw new windows every time, so two printed losses differ by 2·√2 times it for
+    no reason. It fires above 0.02 nats, where differences between recipes (0.01 to 0.05) can no longer be
+    read. The error is taken from the log where it is printed, else from the design; the scatter of the
+    printed losses around their trend is shown beside it. Source: per-window scatter from public logs
+    (docs/scaling.md).
+    """
+    val = val_loss(reading)
+    error, source = printed_error(reading), "printed"
+    if error is None:
+        design = error_by_design(reading)
+        error, source = (
+            (design.of_mean, "by eval_iters × batch_size windows") if design is not None else (None, "")
+        )
+    if error is None or len(val) < 3 or error <= NOISY_EVALUATION:
+        return
+    late = val.part(val.step >= val.step[-1] / 2)
+    noise = noise_of(late.value, late.step)
+    scatter = noise.sd if noise is not None else None
+    evidence: list[Fact | None] = [
+        *reading.settings.facts("eval_iters", "batch_size", "block_size"),
+        derived("standard_error", error, source, unit="nats"),
+        val.fact(len(val) - 1),
+    ]
+    if scatter is not None:
+        evidence.append(
+            derived("scatter", scatter, f"of {len(late)} validation losses around their trend", unit="nats")
+        )
+    batches = reading.settings.integer("eval_iters") or 1
+    wanted = max(batches + 1, round(batches * (error / 0.01) ** 2))
+    yield finding(
+        "noisy-eval",
+        Severity.WARNING if error > VERY_NOISY_EVALUATION else Severity.INFO,
+        Confidence.LIKELY,
+        f"Each printed loss is unsure by about {error:.3f} nats, so two of them differ by up to"
+        f" {2.8 * error:.2f} by chance; smaller differences between them mean nothing.",
+        evidence,
+        actions=[Action(f"eval_iters = {wanted} would bring it to 0.01.", {"eval_iters": wanted})],
+    )
+
+
+def periodic_validation(reading: Reading) -> Iterator[Verdict]:
+    """Validation that rises and falls with a fixed period has the period of the data: shards or documents are
+    read in order and not shuffled. The period must stand out of the noise of all periods that were tried.
+    Source: modded-nanogpt issue 174.
+    """
+    val = val_curve(reading)
+    if len(val) < 16:
+        return
+    period = periodicity(val.step, val.value)
+    if period is None:
+        return
+    yield finding(
+        "periodic-validation",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"Validation swings by ±{period.amplitude:.3f} with a period of about {period.steps:,.0f} steps: the"
+        " data is read in an order that repeats.",
+        [
+            val.fact(len(val) - 1),
+            derived("period", period.steps, "of validation around its trend", unit="steps"),
+        ],
+        causes=[Cause("shards or documents are not shuffled", Confidence.LIKELY)],
+        actions=[Action("Draw windows from all shards in every step.", {"sampling": "epoch"})],
+    )
+
+
+def no_validation(reading: Reading) -> Iterator[Verdict]:
+    """Without evaluations, or with fewer than four, nothing can be said about a turn of validation: the
+    question stays open, with what would answer it.
+    """
+    log = reading.log
+    if log is None or not len(log.train):
+        return
+    if not len(val_curve(reading)):
+        yield Unknown(
+            "Does it generalize?",
+            "a validation loss: the log has none. Set eval_interval below the run's length",
+        )
+    elif len(val_curve(reading)) < 4 and len(log.train) > 20:
+        yield Unknown("Has validation turned?", "more evaluations: the log has fewer than four")
+
+
+RULES = (
+    Rule("overfitting", overfitting),
+    Rule("many-epochs", many_epochs),
+    Rule("dropout-in-train-loss", dropout_in_train_loss),
+    Rule("val-below-train", val_below_train),
+    Rule("small-val-split", small_val_split),
+    Rule("noisy-eval", noisy_eval),
+    Rule("periodic-validation", periodic_validation),
+    Rule("overfitting", no_validation),
+)

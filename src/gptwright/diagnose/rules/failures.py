@@ -1,0 +1,256 @@
+"""What broke: losses that are no numbers, memory that ran out, precision that the device does not have."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from gptwright.arithmetic.allocations import decode_allocation
+from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
+from gptwright.diagnose.machine import memory_fact
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.facts import Fact, Origin, logged
+from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.record.evidence import Event, EventKind
+
+TRIED = re.compile(r"[Tt]ried to allocate (\d+(?:\.\d+)?) ?(GiB|MiB|KiB)")
+SCALE = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+
+# Warnings that people ask about, each with what it means. Sources: the frameworks' own code, as named.
+WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"[Nn]ot enough SMs to use max_autotune_gemm"),
+        (
+            "harmless: torch asks for 68 multiprocessors before it offers its own matrix kernels in"
+            " max-autotune mode (torch/_inductor/utils.py); in the default mode cuBLAS is used anyway, on any"
+            " card"
+        ),
+    ),
+    (
+        re.compile(r"lr_scheduler\.step\(\).*before.*optimizer\.step\(\)"),
+        (
+            "the first learning rate of the schedule is skipped; with a float16 scaler it is harmless, its"
+            " first update is often skipped"
+        ),
+    ),
+    (
+        re.compile(
+            r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
+        ),
+        (
+            "attention runs in its plain form, whose memory grows with the square of the context: use PyTorch"
+            " 2.0 or newer"
+        ),
+    ),
+    (
+        re.compile(r"GradScaler.*(?:disabl|not available)|scaler.*skipp", re.IGNORECASE),
+        (
+            "float16 updates with an overflowing gradient are skipped; a few are normal, one in every step"
+            " is not"
+        ),
+    ),
+    (
+        re.compile(r"TensorFloat32 tensor cores.*available but not enabled", re.IGNORECASE),
+        "float32 matrix products run at a fraction of the speed: torch.set_float32_matmul_precision('high')",
+    ),
+)
+
+
+def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
+    """A loss of NaN or infinity never comes back by itself: every update after it is lost. Said is where it
+    began, what came before it (the last number, the gradient norm, an evaluation), and what usually causes it
+    with the precision that was used: in float16 overflow comes first. z-scores, MFU and step averages that
+    are printed as nan are not losses and are not counted. Source: nanoGPT issues 167, 215 and 383.
+    """
+    log = reading.log
+    if log is None:
+        return
+    rows = [(int(log.train.line[i]), int(log.train.step[i])) for i in np.flatnonzero(log.train.loss_is_bad)]
+    rows += [(int(log.evals.line[i]), int(log.evals.step[i])) for i in np.flatnonzero(log.evals.loss_is_bad)]
+    if not rows:
+        return
+    line, step = min(rows)
+    before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
+    evidence = [logged("loss", "nan", line), logged("step", step, line, unit="steps")]
+    message = f"The loss is no longer a number from step {step} on (line {line})."
+    if len(before):
+        last = int(before[-1])
+        evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
+        message += f" The last number is {log.train.loss[last]:.4f} at step {log.train.step[last]}."
+    causes = [
+        Cause(
+            "a learning rate too high for this batch, or a batch that blew the gradient up",
+            Confidence.POSSIBLE,
+        )
+    ]
+    if reading.machine.dtype == "float16":
+        evidence += reading.settings.facts("dtype")
+        causes.insert(0, Cause("overflow in float16: its largest number is 65,504", Confidence.LIKELY))
+    last_good = [
+        int(s)
+        for s, v in zip(log.evals.step, log.evals.val_loss, strict=True)
+        if np.isfinite(v) and s <= step
+    ]
+    actions = [
+        Action(
+            (
+                f"Go back to the checkpoint of step {last_good[-1]} and continue with a lower learning rate"
+                if last_good
+                else "Start again with a lower learning rate"
+            ),
+            _half_rate(reading),
+        )
+    ]
+    if (
+        reading.machine.dtype == "float16"
+        and reading.machine.spec is not None
+        and reading.machine.spec.native("bfloat16")
+    ):
+        actions.insert(0, Action("Use bfloat16, which has float32's range.", {"dtype": "bfloat16"}))
+    yield finding(
+        "non-finite-loss",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        message,
+        evidence,
+        causes=causes,
+        actions=actions,
+    )
+
+
+def _half_rate(reading: Reading) -> dict[str, float]:
+    rate = reading.settings.number("learning_rate")
+    return {"learning_rate": rate / 2} if rate else {}
+
+
+def out_of_memory(reading: Reading) -> Iterator[Verdict]:
+    """The size of the allocation that failed often names the tensor: five public messages are exactly
+    B·T·V·bytes, the logits. The sizes of all large tensors of a step are computed from the config and
+    compared to the two digits that are printed; where none fits, none is named. The remedy is the largest
+    micro-batch that fits by the memory model, at the same tokens per step. Source: nanoGPT issues 61 and 88
+    among others; docs/memory.md.
+    """
+    log = reading.log
+    events = [event for event in log.events if event.kind is EventKind.OUT_OF_MEMORY] if log else []
+    if not events:
+        return
+    event = events[0]
+    tried = TRIED.search(event.text)
+    evidence = [_line_fact("out_of_memory", event)]
+    message = f"An allocation failed (line {event.line})"
+    shape, micro = (
+        reading.sizes.shape,
+        reading.settings.integer("batch_size") or reading.settings.integer("micro_batch"),
+    )
+    causes = []
+    if tried:
+        size = float(tried[1]) * SCALE[tried[2]]
+        evidence.append(logged("allocation", int(size), event.line, unit="bytes"))
+        message += f": {tried[1]} {tried[2]}"
+        dtype = reading.machine.dtype
+        tensors = decode_allocation(size, shape, micro_batch=micro, dtype=dtype) if shape and micro else ()
+        if tensors:
+            message += f", which is the size of {tensors[0].name}: {tensors[0].formula} bytes"
+            causes.append(Cause(f"{tensors[0].name} did not fit", Confidence.LIKELY))
+    yield finding(
+        "out-of-memory",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        message + ".",
+        [*evidence, *reading.settings.facts("batch_size", "block_size", "vocab_size", "compile")],
+        causes=causes,
+        actions=_fitting(reading, micro),
+    )
+
+
+def _fitting(reading: Reading, micro: int | None) -> list[Action]:
+    """The largest micro-batch that fits the device, at the same tokens per step."""
+    shape, spec, dtype = reading.sizes.shape, reading.machine.spec, reading.machine.dtype
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    if shape is None or micro is None or spec is None or dtype is None:
+        return [
+            Action("Halve batch_size and double gradient_accumulation_steps: the same run in less memory.")
+        ]
+    total = reading.settings.logged.get("device_memory_bytes") or memory_fact(spec)
+    if total is None:
+        return []
+    actions = []
+    for compiled in dict.fromkeys((reading.settings.flag("compile") is not False, True)):
+        most = largest_micro_batch(
+            shape,
+            budget_bytes=usable_bytes(int(total.number)),
+            dtype=dtype,
+            compiled=compiled,
+            accumulation=max(2, accumulation),
+        )
+        most = max((b for b in range(1, min(most, micro) + 1) if (micro * accumulation) % b == 0), default=0)
+        if 0 < most < micro:
+            how = "compiled" if compiled else "not compiled"
+            settings = {
+                "batch_size": most,
+                "gradient_accumulation_steps": micro * accumulation // most,
+                "compile": compiled,
+            }
+            actions.append(
+                Action(
+                    f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
+                )
+            )
+    return actions
+
+
+def _line_fact(name: str, event: Event) -> Fact:
+    return Fact(
+        name=name,
+        value=event.text[:200],
+        text=event.text[:200],
+        origin=Origin.LOGGED,
+        reason=f"line {event.line} of the log",
+        source=f"log:{event.line}",
+    )
+
+
+def bf16_emulated(reading: Reading) -> Iterator[Verdict]:
+    """PyTorch's torch.cuda.is_bf16_supported() answers yes on cards that only emulate bfloat16, and nanoGPT
+    asks it; on a T4, V100 or 20-series card bfloat16 matrix products measured 7 to 9 times slower than
+    float16. It fires
+    only where the config or the log names bfloat16 and the table knows the card. Source:
+    torch.cuda.is_bf16_supported, whose including_emulation defaults to True; measured products of public
+    benchmarks (RTX 2080: 39.0 against 5.1 TFLOP/s).
+    """
+    dtype, spec = reading.settings.get("dtype"), reading.machine.spec
+    if dtype is None or dtype.value != "bfloat16" or spec is None or spec.native("bfloat16"):
+        return
+    better = spec.training_dtype
+    yield finding(
+        "bf16-emulated",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"{spec.name} has no bfloat16 arithmetic; it is emulated, several times slower than {better}.",
+        [dtype, reading.machine.name],
+        actions=[Action(f"Use {better}; the trainer scales the loss by itself.", {"dtype": better})],
+    )
+
+
+def known_warning(reading: Reading) -> Iterator[Verdict]:
+    """Warnings of the frameworks that people take for the cause of something, each with what it means in the
+    framework's own source. A warning that is not known is left alone.
+    """
+    log = reading.log
+    for event in log.events if log else ():
+        for pattern, meaning in WARNINGS if event.kind is EventKind.WARNING else ():
+            if pattern.search(event.text):
+                text = f"Line {event.line} warns “{event.text[:90]}”: {meaning}."
+                yield finding(
+                    "known-warning", Severity.INFO, Confidence.CERTAIN, text, [_line_fact("warning", event)]
+                )
+                break
+
+
+RULES = (
+    Rule("non-finite-loss", non_finite_loss),
+    Rule("out-of-memory", out_of_memory),
+    Rule("bf16-emulated", bf16_emulated),
+    Rule("known-warning", known_warning),
+)

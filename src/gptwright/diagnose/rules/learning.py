@@ -1,0 +1,378 @@
+"""The training loss by itself: where it starts, whether it falls, jumps, or goes back up."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gptwright.arithmetic.trend import find_rise, find_spikes
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.scale import first_loss, first_train_loss, loss_scale, uniform_loss
+from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_loss
+from gptwright.facts import Fact, logged
+from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.record.evidence import TrainLoss
+
+# GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
+# micro-batch scatters by another 0.2.
+ABOVE_UNIFORM, BELOW_UNIFORM = 0.6, 0.35
+# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary); characters
+# of English have 0.79. A loss that stays above two thirds has learned frequencies at most.
+UNIGRAM_SHARE = 0.66
+# What counts as no progress: less than this over the later half. A run that learns context falls by a nat
+# in a few hundred steps from there.
+NO_PROGRESS = 0.1
+# Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
+RATE_JUMP = 1.5
+
+
+def scaled_loss(reading: Reading) -> Iterator[Verdict]:
+    """Fresh weights guess almost uniformly, so the first loss is ln(vocabulary). A first loss of a whole
+    multiple of it, two or more, is a sum over micro-batches or processes that was not divided; it is certain
+    where the multiple is the accumulation. Validation is computed elsewhere and stays right, so a validation
+    far below training is then an artefact. Sources: transformers issues 35204 and 37766.
+    """
+    multiple, first, uniform = loss_scale(reading), first_train_loss(reading), uniform_loss(reading)
+    train = reading.train
+    if multiple == 1 or train is None or uniform is None:
+        return
+    first = first or logged("first_loss", float(train.loss[0]), int(train.line[0]), unit="nats")
+    accumulation = reading.settings.get("gradient_accumulation_steps")
+    same = accumulation is not None and accumulation.value == multiple
+    val = val_loss(reading)
+    yield finding(
+        "scaled-loss",
+        Severity.WARNING,
+        Confidence.CERTAIN if same else Confidence.LIKELY,
+        f"The first training loss of {first.text} is {multiple} × {uniform.text} = {multiple} ×"
+        f" {uniform.reason}: the logged loss is {multiple} times the true one. Divide it before comparing;"
+        " validation is not affected.",
+        [first, uniform, accumulation, val.fact(len(val) - 1) if len(val) else None],
+        causes=[
+            Cause(
+                "the losses of the accumulated micro-batches are summed and not averaged", Confidence.LIKELY
+            )
+        ],
+        actions=[
+            Action("Update the trainer; this was fixed in later releases. The training itself is sound.")
+        ],
+    )
+
+
+def init_loss(reading: Reading) -> Iterator[Verdict]:
+    """The first loss of fresh weights must be near ln(vocabulary): above it by up to 0.2 with GPT-2's
+    initialization and 0.2 of scatter, never clearly below. Far above: the initialization or the targets are
+    wrong. Far below: the weights are not fresh, the vocabulary is smaller than thought, or targets leak. It
+    needs a log from step 0 or 1, a known vocabulary, and nothing that says the weights came from elsewhere; a
+    whole multiple is scaled-loss instead. Source: arithmetic, and first losses of public logs (10.77 to 11.06
+    over 50,304 tokens, 4.26 to 4.29 over 65).
+    """
+    first, uniform = first_loss(reading), uniform_loss(reading)
+    if first is None or uniform is None or loss_scale(reading) > 1:
+        return
+    excess = first.number - uniform.number
+    if -BELOW_UNIFORM <= excess <= ABOVE_UNIFORM:
+        return
+    if excess > 0:
+        causes = [
+            Cause("weights are initialized too large, or the output layer is", Confidence.LIKELY),
+            Cause("targets do not belong to the inputs", Confidence.POSSIBLE),
+        ]
+    else:
+        causes = [
+            Cause("the weights are pretrained or resumed", Confidence.POSSIBLE),
+            Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
+            Cause("the model sees its targets", Confidence.POSSIBLE),
+        ]
+    yield finding(
+        "init-loss",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"The first loss is {first.text}; fresh weights over {reading.settings.facts('vocab_size')[0].text}"
+        f" tokens give {uniform.text} = {uniform.reason}.",
+        [first, uniform, *reading.settings.facts("vocab_size")],
+        causes=causes,
+    )
+
+
+def stuck_loss(reading: Reading) -> Iterator[Verdict]:
+    """A model that learns no context stays at the entropy of single tokens: 7.3 to 7.8 nats for GPT-2's
+    vocabulary, two thirds of ln(vocabulary) or more for any. It fires when the warm-up is over and the later
+    half of the run gained less than 0.1 nats there; a run that merely began is not stuck. Sources: nanoGPT
+    issues 303 (7.81 from step 20 on) and 468.
+    """
+    loss, uniform = train_loss(reading), uniform_loss(reading)
+    if uniform is None or len(loss) < 20 or loss_scale(reading) > 1:
+        return
+    warmup = reading.settings.number("warmup_iters") or 0.0
+    half = loss.part(loss.step >= (loss.step[0] + loss.step[-1]) / 2)
+    if loss.step[-1] < 500 or (loss.step[-1] < 2 * warmup and warmup > 0.5 * loss.step[-1]) or len(half) < 8:
+        return
+    third = max(2, len(half) // 3)
+    start, end = float(np.median(half.value[:third])), float(np.median(half.value[-third:]))
+    if (
+        end < UNIGRAM_SHARE * uniform.number
+        or start - end > NO_PROGRESS
+        or end > uniform.number + ABOVE_UNIFORM
+    ):
+        return
+    if len(val_loss(reading)) and val_loss(reading).value[-1] < UNIGRAM_SHARE * uniform.number:
+        return
+    yield finding(
+        "stuck-loss",
+        Severity.ERROR,
+        Confidence.LIKELY,
+        f"The loss is {end:.2f} at step {loss.step[-1]:,} and was {start:.2f} at step {half.step[0]:,}: no"
+        f" progress below the level of token frequencies alone ({UNIGRAM_SHARE * uniform.number:.1f} and more"
+        f" of {uniform.text}). The model has learned no context.",
+        [
+            half.fact(0),
+            loss.fact(len(loss) - 1),
+            uniform,
+            *reading.settings.facts("warmup_iters", "learning_rate"),
+        ],
+        causes=[
+            Cause(
+                "the learning rate is too high for this batch, or the gradient is clipped in every step",
+                Confidence.POSSIBLE,
+            ),
+            Cause("attention mask, positions or targets are wrong", Confidence.POSSIBLE),
+            Cause(
+                "the data is shuffled token by token, or its ids do not match the vocabulary",
+                Confidence.POSSIBLE,
+            ),
+        ],
+        actions=[
+            Action("Overfit one batch first: a correct model takes it to nearly 0 in a few hundred steps.")
+        ],
+    )
+
+
+def divergence(reading: Reading) -> Iterator[Verdict]:
+    """Training diverged when the loss rose from its best beyond all noise and stayed up to the end. Noise is
+    measured from the run itself, and the threshold allows for looking at every line. A rise that came back is
+    loss-spike; a rise of validation alone is overfitting; the rise after a raised learning rate is lr-jump.
+    Sources: nanoGPT issues 137 and 554; Wortsman et al. 2023 (arXiv 2309.14322).
+    """
+    loss = train_loss(reading)
+    if len(loss) < 20:
+        return
+    rise = find_rise(loss.step, loss.value, correlation=_correlation(reading))
+    if rise is None or any(jump for jump in _rate_jumps(reading) if jump[1] <= rise.began + 1):
+        return
+    row = int(np.searchsorted(loss.step, rise.began))
+    evidence = [loss.fact(max(0, row - 1)), loss.fact(len(loss) - 1)]
+    message = (
+        f"The loss was {rise.lowest:.2f} and rose from step {rise.began:,} on to {rise.level:.2f}, where it"
+        " stayed: the run has diverged."
+    )
+    norm = _norm_growth(reading, rise.began)
+    if norm is not None:
+        evidence += norm[1]
+        message += norm[0]
+    yield finding(
+        "divergence",
+        Severity.ERROR,
+        Confidence.LIKELY,
+        message,
+        evidence,
+        causes=[
+            Cause("the learning rate is too high for this model and batch", Confidence.LIKELY),
+            Cause("attention or output logits grew without bound", Confidence.POSSIBLE),
+        ],
+        actions=[
+            Action(
+                f"Go back to a checkpoint before step {rise.began:,} and lower the learning rate.",
+                _lower_rate(reading),
+            )
+        ],
+    )
+
+
+def _correlation(reading: Reading) -> float:
+    """How alike neighbouring lines are where the trainer logs a running average that keeps 9/10 of the
+    old."""
+    log = reading.log
+    return 0.9 if log is not None and log.format.train_loss is TrainLoss.SMOOTHED else 0.0
+
+
+def _norm_growth(reading: Reading, step: int) -> tuple[str, list[Fact]] | None:
+    """Whether the gradient norm grew before or with a rise of the loss."""
+    train = reading.train
+    if train is None or not np.isfinite(train.grad_norm).any():
+        return None
+    finite = np.isfinite(train.grad_norm)
+    before = finite & (train.step < 0.9 * step) & (train.step > 0.3 * step)
+    near = finite & (train.step >= 0.9 * step)
+    if before.sum() < 3 or not near.any():
+        return None
+    usual = float(np.median(train.grad_norm[before]))
+    row = int(np.flatnonzero(near)[np.argmax(train.grad_norm[near])])
+    largest = float(train.grad_norm[row])
+    if largest < 3 * usual:
+        return None
+    text = f" The gradient norm grew from {usual:.2g} to {largest:.2g}."
+    return text, [logged("grad_norm", largest, int(train.line[row]))]
+
+
+def _lower_rate(reading: Reading) -> dict[str, float]:
+    rate = reading.settings.number("learning_rate")
+    return {"learning_rate": rate / 2} if rate else {}
+
+
+def loss_spike(reading: Reading) -> Iterator[Verdict]:
+    """A spike is a rise far outside the noise of the lines around it that came back. One that comes back
+    within a few hundred steps needs nothing but a note; many are a rate or data problem. The steep start, the
+    warm-up and the rise after a resumed learning rate are left out. Source: llm.c's outlier detector
+    (z-scores over a window); PaLM (arXiv 2204.02311) on what spikes are.
+    """
+    loss = train_loss(reading)
+    if len(loss) < 40:
+        return
+    jumps = [step for _, step, _ in _rate_jumps(reading)]
+    spikes = [
+        spike
+        for spike in find_spikes(loss.step, loss.value, correlation=_correlation(reading))
+        if spike.recovered_at is not None and not any(step <= spike.peak for step in jumps)
+    ]
+    if not spikes:
+        return
+    worst = max(spikes, key=lambda spike: spike.height)
+    row = int(np.searchsorted(loss.step, worst.peak))
+    count = f"{len(spikes)} spikes; the highest" if len(spikes) > 1 else "One spike: it"
+    yield finding(
+        "loss-spike",
+        Severity.WARNING if len(spikes) > 3 else Severity.INFO,
+        Confidence.LIKELY,
+        f"{count} reached {loss.value[row]:.2f} at step {worst.peak:,}, {worst.height:.2f} above the lines"
+        f" around it, and was gone by step {worst.recovered_at:,}.",
+        [loss.fact(row)],
+        causes=[
+            Cause("a batch of unusual text", Confidence.POSSIBLE),
+            Cause("a learning rate at its upper limit", Confidence.POSSIBLE),
+        ],
+        actions=[
+            Action("Nothing, if they stay rare; else lower learning_rate or grad_clip.", _lower_rate(reading))
+        ],
+    )
+
+
+def _rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
+    """Rows where the printed learning rate rose sharply after it had fallen: (row before, step, row
+    after)."""
+    train = reading.train
+    if train is None:
+        return []
+    known = np.flatnonzero(np.isfinite(train.learning_rate))
+    rates = train.learning_rate[known]
+    jumps = []
+    highest, falling = 0.0, False
+    for i in range(1, len(rates)):
+        highest = max(highest, float(rates[i - 1]))
+        falling = falling or rates[i - 1] < 0.98 * highest
+        # 2 % of the highest rate: below it, a rise of any factor does nothing.
+        if falling and rates[i] > RATE_JUMP * rates[i - 1] + 0.02 * highest:
+            jumps.append((int(known[i - 1]), int(train.step[known[i]]), int(known[i])))
+            highest, falling = 0.0, False
+    return jumps
+
+
+def lr_jump(reading: Reading) -> Iterator[Verdict]:
+    """A schedule that is made longer and resumed sends the learning rate back up: the loss rises at once and
+    needs thousands of steps to come back, which is no divergence. It is read from the printed rates, after
+    they have begun to fall, so a warm-up is none. Source: a public nanochat run that was resumed with a
+    longer schedule; transformers issue 33336.
+    """
+    train = reading.train
+    for before, step, after in _rate_jumps(reading):
+        assert train is not None
+        low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
+        resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
+        loss = train_loss(reading)
+        back = _back_below(loss, float(train.loss[before]), step)
+        effect = (
+            f" The loss was back at {train.loss[before]:.2f} by step {back:,}." if back is not None else ""
+        )
+        yield finding(
+            "lr-jump",
+            Severity.WARNING,
+            Confidence.CERTAIN,
+            f"The learning rate rose from {low:.2g} at step {train.step[before]:,} to {high:.2g} at step"
+            f" {step:,}{', where the run was resumed' if resumed else ''}; the loss went from"
+            f" {train.loss[before]:.2f} to {train.loss[after]:.2f}.{effect}",
+            [
+                logged("learning_rate", low, int(train.line[before])),
+                logged("learning_rate", high, int(train.line[after])),
+                logged("loss", _number(train.loss[before]), int(train.line[before]), unit="nats"),
+                logged("loss", _number(train.loss[after]), int(train.line[after]), unit="nats"),
+            ],
+            causes=(
+                [Cause("the run was resumed with a longer lr_decay_iters", Confidence.LIKELY)]
+                if resumed
+                else []
+            ),
+            actions=[
+                Action(
+                    "To be able to extend a run, use a schedule that stays constant and decays at the end.",
+                    {"lr_schedule": "wsd"},
+                )
+            ],
+        )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _resume_between(reading: Reading, before: int, after: int) -> bool:
+    log = reading.log
+    assert log is not None
+    first, last = log.train.line[before], log.train.line[after]
+    return any(event.kind == "resume" and first < event.line < last for event in log.events)
+
+
+def _back_below(loss: Series, level: float, step: int) -> int | None:
+    """The first step after `step` from which the median of the following lines is below a level."""
+    later = loss.after(step)
+    for row in range(len(later) - 4):
+        if np.median(later.value[row : row + 5]) <= level:
+            return int(later.step[row])
+    return None
+
+
+def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
+    """A validation loss above ln(vocabulary) is worse than guessing: the model is sure of the wrong tokens.
+    At the start every model is slightly above it, so evaluations count only once training loss has fallen
+    well below. Source: arithmetic.
+    """
+    val, uniform, train = val_loss(reading), uniform_loss(reading), eval_train_loss(reading)
+    if uniform is None or not len(val) or val.step[-1] < 2:
+        return
+    last = val.value[-1]
+    trained = train if len(train) else train_loss(reading)
+    if last <= uniform.number + 0.05 or not len(trained) or trained.value[-1] > uniform.number - 0.5:
+        return
+    yield finding(
+        "worse-than-uniform",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        f"Validation is {last:.4f} at step {val.step[-1]:,}, above {uniform.text} = {uniform.reason}, which"
+        " guessing gives.",
+        [val.fact(len(val) - 1), uniform, trained.fact(len(trained) - 1)],
+        causes=[
+            Cause("the model has memorized the training text", Confidence.POSSIBLE),
+            Cause("validation was tokenized differently, or the loss is summed", Confidence.POSSIBLE),
+        ],
+    )
+
+
+RULES = (
+    Rule("scaled-loss", scaled_loss),
+    Rule("init-loss", init_loss),
+    Rule("stuck-loss", stuck_loss),
+    Rule("divergence", divergence),
+    Rule("loss-spike", loss_spike),
+    Rule("lr-jump", lr_jump),
+    Rule("worse-than-uniform", worse_than_uniform),
+)

@@ -1,0 +1,240 @@
+"""Where the run stands against what is known, and what more steps would bring."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from gptwright.arithmetic.reference import LossBand, expected_loss, floor
+from gptwright.arithmetic.trend import noise_of, slope
+from gptwright.diagnose.forecast import forecast_run, lr_fractions
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.series import train_loss, val_loss
+from gptwright.facts import Fact, derived, tabled
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+
+# What is well below or above a reference: beyond its own band and the noise of the best evaluations.
+BEYOND = 0.05
+# Below the band of every recipe by this much: recipes that are not public yet gain less in a year.
+BEYOND_ANY = 0.15
+PLATEAU = re.compile(
+    r"plateau|flat|stagnat|converge|no(?:t)? (?:longer )?(?:improv|go(?:ing)? down)|stopped"
+    r" (?:falling|improving)|levell?ed",
+    re.IGNORECASE,
+)
+# A gain of less is not worth a day to anybody, and is within the seed noise of small models.
+WORTH_A_RUN = 0.02
+# A change over all that is shown of at most this much is a plateau.
+NEGLIGIBLE = 0.01
+
+
+def below_reference(reading: Reading) -> Iterator[Verdict]:
+    """Every public corpus has a best known loss for a model of a size after a number of tokens, over all
+    recipes. A validation clearly below it is more likely another corpus, a split that leaked into training,
+    or a shorter context than a discovery. It needs a named dataset with a known floor and the same kind of
+    vocabulary. Source: the public runs in arithmetic/reference_curves.toml (Shakespeare characters: none of
+    this kind is below about 1.47).
+    """
+    val, dataset, vocabulary = val_loss(reading), reading.settings.get("dataset"), reading.vocab_size
+    if not len(val) or dataset is None or vocabulary is None or not reading.starts_from_scratch:
+        return
+    best = int(np.argmin(val.value))
+    lowest = floor(str(dataset.value), int(vocabulary.number))
+    step = int(val.step[best])
+    bands = [
+        band for recipe in ("gpt2", "modern") if (band := reference_band(reading, step, recipe)) is not None
+    ]
+    limits = [(lowest.loss - lowest.margin, lowest.basis, lowest.source)] if lowest is not None else []
+    if bands:
+        band = min(bands, key=lambda band: band.low)
+        limits.append((band.low - BEYOND_ANY, band.basis, band.source))
+    if not limits:
+        return
+    limit, basis, source = max(limits)
+    if val.value[best] >= limit:
+        return
+    reference = tabled("best_known_loss", limit, "reference curves", source, unit="nats")
+    yield finding(
+        "below-reference",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"Validation {val.value[best]:.4f} is better than the {limit:.2f} that even the best known run of"
+        f" this kind would reach ({basis}).",
+        [val.fact(best), reference, dataset],
+        causes=[
+            Cause("validation text is also in the training data", Confidence.LIKELY),
+            Cause("the data is not the one named", Confidence.LIKELY),
+        ],
+        actions=[Action("Check that no document is in both splits, and what the validation file holds.")],
+    )
+
+
+def above_reference(reading: Reading) -> Iterator[Verdict]:
+    """The best validation of a run is held against the band that the nearest public curve gives for this
+    model, data and number of tokens with a plain recipe. Above the band the recipe, not the size, costs
+    something. Runs that broke (NaN, diverged, stuck) are told so by their own rules. It needs a named dataset
+    with a curve and the same kind of vocabulary. Source: the public runs in arithmetic/reference_curves.toml;
+    docs/scaling.md says how the band was checked.
+    """
+    val = val_loss(reading)
+    if not len(val) or loss_scale(reading) > 1:
+        return
+    best = int(np.argmin(val.value))
+    band = reference_band(reading, int(val.step[best]), _recipe(reading))
+    if band is None:
+        return
+    if val.value[best] <= band.high + BEYOND or val.value[best] > 1.5 * band.high:
+        return
+    yield finding(
+        "above-reference",
+        Severity.WARNING,
+        Confidence.POSSIBLE,
+        f"Validation {val.value[best]:.4f} is above the {band.low:.2f} to {band.high:.2f} that such a model"
+        f" reaches on this data after as many tokens ({band.basis}).",
+        [val.fact(best), _band_fact(band), reading.settings.get("dataset"), reading.progress.tokens_seen],
+        causes=[
+            Cause("the learning rate does not fit the batch", Confidence.POSSIBLE),
+            Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
+        ],
+    )
+
+
+def _recipe(reading: Reading) -> str:
+    """What a trainer's own recipe is: the fast one of the speedruns, or GPT-2's with AdamW."""
+    return "modern" if reading.log is not None and reading.log.format.name == "modded-nanogpt" else "gpt2"
+
+
+def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBand | None:
+    """The band of the nearest public curve for this run at a step."""
+    dataset, vocabulary = reading.settings.get("dataset"), reading.vocab_size
+    parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
+    if dataset is None or vocabulary is None or parameters is None or per_step is None or not step:
+        return None
+    if not reading.starts_from_scratch:
+        return None
+    shape, fractions = reading.sizes.shape, lr_fractions(reading, np.array([step]))
+    return expected_loss(
+        dataset=str(dataset.value),
+        parameters=int(parameters.number),
+        tokens=step * per_step.number,
+        vocab_size=int(vocabulary.number),
+        unique_tokens=reading.settings.number("train_tokens"),
+        tokens_per_step=per_step.number,
+        recipe=recipe,
+        non_embedding=shape.count_parameters().non_embedding if shape is not None else None,
+        lr_fraction=float(fractions[0]) if fractions is not None else None,
+    )
+
+
+def _band_fact(band: LossBand) -> Fact:
+    return tabled(
+        "reference_loss", band.likely, "reference curves", f"{band.basis} ({band.source})", unit="nats"
+    )
+
+
+def still_improving(reading: Reading) -> Iterator[Verdict]:
+    """More steps still pay where the loss falls significantly at the end and the curve's own continuation
+    promises more than 0.02 nats for half as many steps again. A validation that has turned (overfitting) or a
+    loss that is stuck or broken is not improving. Source: the fit of this run's own curve; docs/scaling.md
+    has its errors on public runs.
+    """
+    forecast = forecast_run(reading)
+    if forecast is None or not forecast.falling or forecast.gain_from_half_more is None:
+        return
+    if forecast.gain_from_half_more < WORTH_A_RUN:
+        return
+    steps = reading.progress.last_step
+    assert steps is not None
+    longer = round(1.5 * steps.number)
+    time = ""
+    if reading.speed.step_seconds is not None:
+        hours = (longer - steps.number) * reading.speed.step_seconds.number / 3600
+        time = f", about {hours:.1f} h at this speed" if hours >= 0.1 else ""
+    yield finding(
+        "still-improving",
+        Severity.INFO,
+        Confidence.LIKELY,
+        "The loss was still falling at the end; half as many steps again would bring about"
+        f" {forecast.gain_from_half_more:.2f} nats more{time}.",
+        [
+            *forecast.evidence,
+            steps,
+            derived(
+                "gain", forecast.gain_from_half_more, "continuation of this run's own curve", unit="nats"
+            ),
+        ],
+        actions=[Action(f"Plan {longer:,} steps.", {"max_iters": longer, "lr_decay_iters": longer})],
+    )
+
+
+def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
+    """A plateau is proven when the upper end of the gain that is still possible is negligible. It is not
+    while the learning rate is high (its decay alone brings 0.08 to 0.15 nats at GPT-2 size), nor from lines
+    whose scatter is larger than the slope that is denied. It answers a claim (in the stated note) and says
+    what would decide; without a claim it stays silent. Source: nanoGPT issue 461; docs/scaling.md for what a
+    decay still brings.
+    """
+    note, loss = reading.settings.get("note"), train_loss(reading)
+    if note is None or not PLATEAU.search(str(note.value)) or len(loss) < 5:
+        return
+    val = val_loss(reading)
+    curve = val if len(val) >= 8 else loss
+    reasons, evidence = [], [note, curve.fact(0), curve.fact(len(curve) - 1)]
+    line, noise = slope(curve.step, curve.value), noise_of(curve.value, curve.step)
+    span = int(curve.step[-1] - curve.step[0])
+    if line is not None and noise is not None:
+        reasons.append(
+            f"{len(curve)} values that scatter by {noise.sd:.2f} leave a change of {line.low * span:+.3f} to"
+            f" {line.high * span:+.3f} over the {span:,} steps shown"
+        )
+        evidence.append(
+            derived("scatter", noise.sd, f"of {len(curve)} values around their trend", unit="nats")
+        )
+    high = _rate_still_high(reading)
+    if high is not None:
+        reasons.append(high[0])
+        evidence += high[1]
+    if line is not None and high is None and -line.low * span < NEGLIGIBLE:
+        return
+    yield finding(
+        "plateau-unproven",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"A plateau cannot be read from this: {'; and '.join(reasons)}.",
+        evidence,
+        actions=[
+            Action(
+                "Evaluate a fixed validation set every few hundred steps, and let the learning rate decay to"
+                " its end."
+            ),
+        ],
+    )
+    yield Unknown(
+        "Is the loss really flat?",
+        "evaluations with their error over a longer stretch, after the learning rate has decayed",
+    )
+
+
+def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
+    """That the learning rate has most of its decay before it, as printed or as the schedule says."""
+    train, settings, last = reading.train, reading.settings, reading.progress.last_step
+    if train is not None and np.isfinite(train.learning_rate).any():
+        rates = train.learning_rate[np.isfinite(train.learning_rate)]
+        if rates[-1] > 0.5 * rates.max():
+            return f"the learning rate is still {rates[-1]:.1e} of at most {rates.max():.1e}", []
+        return None
+    end = settings.get("lr_decay_iters")
+    if end is None or last is None or settings.flag("decay_lr") is False or last.number > 0.85 * end.number:
+        return None
+    text = f"the learning rate decays until step {end.number:,.0f} and this is step {last.number:,.0f}"
+    return text, [end, last]
+
+
+RULES = (
+    Rule("below-reference", below_reference),
+    Rule("above-reference", above_reference),
+    Rule("still-improving", still_improving),
+    Rule("plateau-unproven", plateau_unproven),
+)

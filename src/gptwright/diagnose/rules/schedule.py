@@ -1,0 +1,206 @@
+"""The plan's own numbers: its length, its learning-rate schedule, its batch."""
+
+import math
+from collections.abc import Iterator
+
+from gptwright import units
+from gptwright.arithmetic.scaling import TOKENS_PER_PARAMETER
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.sizes import usual_shape
+from gptwright.facts import derived, tabled
+from gptwright.findings import Action, Cause, Confidence, Severity
+
+DAY = 86_400.0
+# People who train at home plan in days up to a week; twice that is beyond what anybody meant.
+LONG_SECONDS = 14 * DAY
+# Fifty times compute-optimal. The longest published runs of small models stop near it.
+LONG_TOKENS_PER_PARAMETER = 1000
+# Muennighoff et al. 2023: the fortieth pass over the same data is worth 0.38 of a fresh one and falling, and
+# all passes together never more than 16.4.
+LONG_EPOCHS = 40
+
+# GPT-3's table: 6e-4 at width 768 for half a million tokens a step; larger widths take proportionally less.
+REFERENCE_RATE, REFERENCE_WIDTH, REFERENCE_TOKENS = 6e-4, 768, 2**19
+# The best batch grows with the planned tokens: 2^18 at 0.44B, as D^0.383 (2505.13738), 2^19 by about 2.7B.
+BATCH_EXPONENT, BATCH_AT, BATCH_AT_TOKENS = 0.383, 2**18, 0.44e9
+# "Far below": a batch of less than a sixth, at more than twice the rate that the square-root rule gives for
+# it. Within a factor of two the loss hardly depends on the rate.
+SMALL_BATCH, HIGH_RATE = 6, 2
+# The rule is about vocabularies like GPT-2's; nothing comparable is published for characters.
+BPE_VOCABULARY = 4096
+
+
+def long_plan(reading: Reading) -> Iterator[Verdict]:
+    """A plan is absurdly long when it takes more than two weeks on the devices named, holds more than 1,000
+    tokens per parameter (fifty times compute-optimal), or passes over the data more than 40 times. nanoGPT's
+    default of 600,000 steps was meant for eight A100s and is inherited by every config that does not change
+    it. Time is used only where a log or a plan tells the speed. Sources: Muennighoff et al. 2023 (arXiv
+    2305.16264) for repeated data; nanoGPT issue 179 (32 to 35 days for the default on one card).
+    """
+    progress, parameters = reading.progress, reading.sizes.parameters
+    steps, tokens = progress.planned_steps, progress.planned_tokens
+    if steps is None:
+        return
+    reasons, evidence = [], [steps, tokens]
+    seconds = reading.planned_seconds
+    if seconds is not None and seconds.number > LONG_SECONDS:
+        reasons.append(f"{seconds.number / DAY:,.0f} days")
+        evidence.append(seconds)
+    if tokens is not None and parameters is not None:
+        ratio = tokens.number / parameters.number
+        if ratio > LONG_TOKENS_PER_PARAMETER:
+            reasons.append(f"{ratio:,.0f} tokens per parameter")
+            formula = f"{tokens.text} tokens / {parameters.text} parameters"
+            evidence += [parameters, derived("planned_tokens_per_parameter", ratio, formula)]
+    epochs = progress.planned_epochs
+    if epochs is not None and epochs.number > LONG_EPOCHS:
+        reasons.append(f"{epochs.number:,.0f} passes over the data")
+        evidence.append(epochs)
+    if not reasons:
+        return
+    yield finding(
+        "long-plan",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"The planned {steps.number:,.0f} steps are {', '.join(reasons)}.",
+        evidence,
+        actions=_sensible_length(reading),
+    )
+
+
+def _sensible_length(reading: Reading) -> list[Action]:
+    """Compute-optimal steps with their time."""
+    parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
+    if parameters is None or per_step is None:
+        return []
+    best = TOKENS_PER_PARAMETER
+    steps = max(1, round(best.likely * parameters.number / per_step.number))
+    seconds, planned = reading.planned_seconds, reading.progress.planned_steps
+    time = ""
+    if seconds is not None and planned is not None:
+        time = f", {units.duration(seconds.number / planned.number * steps)} at this speed"
+    warmup = max(1, steps // 50)
+    return [
+        Action(
+            f"{steps:,} steps are {best.likely:.0f} tokens per parameter{time}.",
+            {"max_iters": steps, "lr_decay_iters": steps, "warmup_iters": warmup},
+        )
+    ]
+
+
+def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
+    """The cosine ends where the run ends, the warm-up is a small part of it, and the rate falls. A decay that
+    is longer than the run leaves the learning rate high at the end, which costs 0.08 to 0.15 nats at GPT-2
+    size; a warm-up longer than the run never reaches the rate that was asked for. Only settings that are
+    written down count; nanoGPT's defaults join in where a config of its own sets the other half, because then
+    they do apply. Source: nanoGPT's train.py ("should be ~= max_iters"); public runs with a constant rate
+    before their decay.
+    """
+    settings = reading.settings
+    if settings.flag("decay_lr") is False or settings.named("max_iters") is None:
+        return
+    steps = settings.number("max_iters")
+    decay, warmup = settings.number("lr_decay_iters"), settings.number("warmup_iters")
+    assert steps is not None
+    faults = []
+    if decay is not None and decay > 1.1 * steps:
+        faults.append(f"the decay is planned over {decay:,.0f} steps and the run ends at {steps:,.0f}")
+    if decay is not None and decay < 0.8 * steps:
+        faults.append(f"the decay ends at step {decay:,.0f} of {steps:,.0f}, and the rest runs at min_lr")
+    if warmup is not None and warmup >= steps:
+        faults.append(f"the warm-up of {warmup:,.0f} steps never ends")
+    elif warmup is not None and warmup > 0.25 * steps:
+        faults.append(f"the warm-up of {warmup:,.0f} steps is {warmup / steps * 100:.0f} % of the run")
+    rate, lowest = settings.number("learning_rate"), settings.number("min_lr")
+    if rate is not None and lowest is not None and lowest > rate:
+        faults.append(f"min_lr {lowest:g} is above learning_rate {rate:g}")
+    if not faults:
+        return
+    total = int(steps)
+    yield finding(
+        "schedule-mismatch",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        "The schedule does not fit the run: " + "; ".join(faults) + ".",
+        settings.facts("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate", "min_lr"),
+        actions=[
+            Action(
+                "Let the decay end with the run and warm up over a few percent of it.",
+                {"lr_decay_iters": total, "warmup_iters": max(1, min(2000, total // 20))},
+            )
+        ],
+    )
+
+
+def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
+    """6e-4 at GPT-2 small's width is meant for half a million tokens a step (GPT-3's table). With a smaller
+    batch the gradient is noisier and the rate has to fall, by about the square root. It fires where the batch
+    is less than a sixth of the reference and the rate more than twice what that rule gives; within that the
+    loss hardly depends on it. The reference batch shrinks for short runs (2^18 tokens at 0.44B, growing as
+    D^0.383). Rates of fine-tuning and character models are not judged: nothing comparable is known for them.
+    Sources: GPT-3's table of rates; arXiv 2505.13738 for the batch; nanoGPT issues 303 and 468 and pull
+    request 145.
+    """
+    rate, per_step = reading.settings.named("learning_rate"), reading.speed.tokens_per_step
+    vocabulary, parameters = reading.vocab_size, reading.sizes.parameters
+    if rate is None or per_step is None or not reading.starts_from_scratch:
+        return
+    width = reading.settings.integer("n_embd")
+    if width is None:
+        if parameters is None:
+            return
+        width = usual_shape(parameters.number, reading.settings).n_embd
+    if vocabulary is None or vocabulary.number < BPE_VOCABULARY:
+        return
+    reference = _reference_batch(reading)
+    fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * math.sqrt(per_step.number / reference)
+    if per_step.number * SMALL_BATCH > reference or rate.number <= HIGH_RATE * fitting:
+        return
+    steps = round(reference / per_step.number)
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    yield finding(
+        "small-batch-for-lr",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"{per_step.text} tokens a step are 1/{steps} of the {reference:,.0f} that a rate of"
+        f" {REFERENCE_RATE:g} at width {REFERENCE_WIDTH} is meant for; by the square-root rule the rate would"
+        f" be {fitting:.1e}, and it is {rate.number:g}.",
+        [
+            rate,
+            per_step,
+            *reading.settings.facts("n_embd"),
+            tabled("reference_rate", REFERENCE_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
+            derived(
+                "fitting_rate", fitting, "6e-4 · (768 / n_embd) · sqrt(tokens_per_step / reference batch)"
+            ),
+        ],
+        causes=[
+            Cause(
+                "accumulation was lowered, or written for several devices, and the rate kept",
+                Confidence.POSSIBLE,
+            )
+        ],
+        actions=[
+            Action(
+                f"Accumulate {steps} times as much: the same memory, longer steps.",
+                {"gradient_accumulation_steps": accumulation * steps},
+            ),
+            Action(f"Or lower the rate to about {fitting:.1e}.", {"learning_rate": float(f"{fitting:.1e}")}),
+        ],
+    )
+
+
+def _reference_batch(reading: Reading) -> float:
+    """Tokens a step that the reference rate is meant for, given the length of the run."""
+    tokens = reading.progress.planned_tokens or reading.progress.tokens_seen
+    if tokens is None:
+        return REFERENCE_TOKENS
+    return float(min(REFERENCE_TOKENS, BATCH_AT * (tokens.number / BATCH_AT_TOKENS) ** BATCH_EXPONENT))
+
+
+RULES = (
+    Rule("long-plan", long_plan),
+    Rule("schedule-mismatch", schedule_mismatch),
+    Rule("small-batch-for-lr", small_batch_for_lr),
+)

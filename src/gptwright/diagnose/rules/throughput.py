@@ -1,0 +1,325 @@
+"""MFU and step times: against which peak, how near to what is possible, and what hides in them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gptwright import units
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.sizes import usual_shape
+from gptwright.facts import Fact, Origin, derived
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+from gptwright.hardware.efficiency import reachable_mfu
+from gptwright.record.evidence import Booleans, Floats, Integers, LogEvidence
+
+# A basis within 5 % of the device's peak is the same device in another table's rounding.
+SAME_PEAK = 0.05
+# Pure matrix products reach up to 113 % of the official peak on consumer cards, whose real clocks exceed the
+# specified boost; a whole training step stays below that product. Beyond 105 % something else is wrong.
+IMPOSSIBLE = 1.05
+# What is left of a peak after attention, norms and the optimizer; published GPT training rarely exceeds it.
+NEAR_PEAK = 0.6
+# Half of what published GPT training on one device reaches when nothing is wrong; above it nobody should look
+# for a fault, whatever the model of speed hopes for.
+LOW_MFU = 0.3
+# Models this small are bound by launches and memory by nature: a low MFU there is no fault.
+SMALL_MODEL = 30e6
+# An isolated step of five times the median is no jitter: the slowest tenth of healthy steps is within 1.3.
+STALL_FACTOR = 5
+# Steps slower than this share, all at evaluations, hold the evaluation.
+SLOW_WITH_EVALUATION = 1.1
+
+
+def mfu_basis(reading: Reading) -> Iterator[Verdict]:
+    """nanoGPT and llama2.c divide by an A100's 312 TFLOP/s on every device; others know a few devices and
+    print 0 or -100 % for the rest. Where the basis of the printed figure is not this device's dense peak in
+    the run's dtype, the true share is given. It stays silent where the basis is the device's own, and leaves
+    the question open where no device is named. Sources: nanoGPT's model.py, llama2.c, nanochat's and llm.c's
+    tables; nanoGPT issue 182.
+    """
+    printed, basis, peak = reading.speed.printed_mfu, reading.speed.mfu_basis, reading.machine.peak
+    if printed is None or basis is None:
+        yield from _unknown_to_the_trainer(reading)
+        return
+    if reading.machine.is_cpu:
+        yield finding(
+            "mfu-basis",
+            Severity.INFO,
+            Confidence.CERTAIN,
+            f"The printed MFU of {printed.text} is relative to {basis.text}, an A100's peak; this run used a"
+            " CPU, so it says nothing. Its own peak has to be measured: gptwright env.",
+            [printed, basis, reading.machine.name, *reading.settings.facts("device")],
+        )
+        return
+    if peak is None:
+        if reading.machine.name is None:
+            yield Unknown(
+                "Is the MFU good?", "the device: --device NAME. The printed one is relative to an A100"
+            )
+        return
+    if abs(basis.number / peak.number - 1) <= SAME_PEAK or reading.mfu is None:
+        return
+    yield finding(
+        "mfu-basis",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
+        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}.",
+        [printed, basis, peak, reading.speed.achieved_flops, reading.mfu, reading.machine.name],
+    )
+
+
+def _unknown_to_the_trainer(reading: Reading) -> Iterator[Verdict]:
+    """A trainer that prints an MFU of nothing, because it does not know the device."""
+    log = reading.log
+    if (
+        log is None
+        or not log.hazards.get("MFU unknown to the trainer")
+        or reading.speed.achieved_flops is None
+    ):
+        return
+    if reading.mfu is None or reading.machine.peak is None:
+        yield Unknown("What is the true MFU?", "the device: --device NAME. The trainer did not know its peak")
+        return
+    yield finding(
+        "mfu-basis",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        "The trainer knew no peak for this device, so the MFU that it prints means nothing."
+        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {reading.machine.peak.text}.",
+        [reading.speed.achieved_flops, reading.machine.peak, reading.mfu, reading.machine.name],
+    )
+
+
+def _achieved(reading: Reading) -> str:
+    achieved = reading.speed.achieved_flops
+    assert achieved is not None
+    each = " a device" if reading.machine.count > 1 else ""
+    return f"The {achieved.text}{each} that it did"
+
+
+def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
+    """More FLOP/s than the stated device has: the device is another, there are several, or a step holds fewer
+    tokens than thought. Consumer cards exceed their official peak in pure matrix products by up to 13 %, a
+    training step does not. Source: measured against specified peaks (hardware/gpus.toml names them).
+    """
+    if reading.mfu is None or reading.machine.peak is None or reading.mfu.number <= IMPOSSIBLE:
+        return
+    causes = [Cause("the run was made on another device than the one stated", Confidence.LIKELY)]
+    if not reading.machine.count_known:
+        causes.append(Cause("several devices trained together", Confidence.POSSIBLE))
+    if "tokens_per_step" not in reading.settings.logged:
+        causes.append(Cause("a step holds fewer tokens than the config says", Confidence.POSSIBLE))
+    yield finding(
+        "impossible-throughput",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        f"{_achieved(reading)} are {units.percent(reading.mfu.number)} of the {reading.machine.peak.text}"
+        " that the stated device can do.",
+        [
+            reading.speed.achieved_flops,
+            reading.machine.peak,
+            reading.mfu,
+            reading.machine.name,
+            reading.speed.step_seconds,
+            reading.speed.tokens_per_step,
+        ],
+        causes=causes,
+        actions=[Action("Check which device the run used (nvidia-smi) and pass it as --device.")],
+    )
+
+
+def near_peak(reading: Reading) -> Iterator[Verdict]:
+    """At 60 % of the dense peak and more, what is left is attention, norms, the optimizer and memory traffic;
+    no setting will bring much. It is good news, said so that nobody spends a week on it. Source:
+    docs/throughput.md (published training speeds).
+    """
+    mfu, peak = reading.mfu, reading.machine.peak
+    if mfu is None or peak is None or not NEAR_PEAK <= mfu.number <= IMPOSSIBLE:
+        return
+    yield finding(
+        "near-peak",
+        Severity.GOOD,
+        Confidence.LIKELY,
+        f"{units.percent(mfu.number)} of this device's {peak.text}: near what it reaches in training. There"
+        " is little to tune in speed.",
+        [mfu, peak, reading.speed.achieved_flops, reading.speed.tokens_per_second],
+    )
+
+
+def low_mfu(reading: Reading) -> Iterator[Verdict]:
+    """The true MFU is held against what this device reaches with this shape when compiled, in its best dtype
+    and with a well filled micro-batch. Below the lower edge of that, which holds every published run that it
+    was checked on, causes are listed by the evidence for them: not compiled, micro-batches too small, float32
+    or emulated bfloat16, a vocabulary that is not a multiple of 64. Models under 30M parameters are left
+    alone: launches and memory bound them by nature. Source: docs/throughput.md (the model and the runs that
+    it was fitted on).
+    """
+    mfu, peak, spec, parameters = (
+        reading.mfu,
+        reading.machine.peak,
+        reading.machine.spec,
+        reading.sizes.parameters,
+    )
+    if mfu is None or peak is None or spec is None or parameters is None or reading.machine.dtype is None:
+        return
+    if parameters.number < SMALL_MODEL:
+        return
+    shape = reading.settings.shape() or usual_shape(parameters.number, reading.settings)
+    low, likely, _ = reachable_mfu(
+        shape,
+        peak_flops=peak.number,
+        bandwidth=spec.bandwidth,
+        dtype=reading.machine.dtype,
+        compiled=True,
+        micro_batch=max(1, 16_384 // shape.block_size),
+        accumulation=8,
+        family=spec.family,
+        power_watts=spec.power_watts,
+        device_count=reading.machine.count,
+    )
+    if mfu.number >= min(low, LOW_MFU):
+        return
+    causes, actions = _slow_causes(reading, shape.vocab_size)
+    yield finding(
+        "low-mfu",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"{units.percent(mfu.number)} of this device's {peak.text}; a model of this shape reaches about"
+        f" {units.percent(likely)} there when compiled and well fed.",
+        [mfu, peak, reading.speed.achieved_flops, *reading.settings.facts("compile", "batch_size", "dtype")],
+        causes=causes,
+        actions=actions,
+    )
+
+
+def _slow_causes(reading: Reading, vocab_size: int) -> tuple[list[Cause], list[Action]]:
+    settings = reading.settings
+    causes, actions = [], []
+    if settings.flag("compile") is False:
+        causes.append(
+            Cause("the model is not compiled (compile = False): 1.5 to 2 times slower", Confidence.LIKELY)
+        )
+        actions.append(Action("Compile the model.", {"compile": True}))
+    micro, context = settings.integer("batch_size"), settings.integer("block_size")
+    if micro is not None and context is not None and micro * context < 8192:
+        causes.append(Cause(f"a micro-batch holds only {micro} × {context} tokens", Confidence.LIKELY))
+        larger = max(2 * micro, 8192 // context)
+        accumulation = settings.integer("gradient_accumulation_steps") or 1
+        actions.append(
+            Action(
+                "Take larger micro-batches and accumulate less, at the same tokens per step.",
+                {"batch_size": larger, "gradient_accumulation_steps": max(1, accumulation * micro // larger)},
+            )
+        )
+    if settings.word("dtype") == "float32":
+        causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
+        actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))
+    if vocab_size % 64 and vocab_size > 1024:
+        padded = -(-vocab_size // 64) * 64
+        causes.append(Cause(f"the vocabulary of {vocab_size} is no multiple of 64", Confidence.POSSIBLE))
+        actions.append(Action("Pad the vocabulary.", {"vocab_size": padded}))
+    if not causes:
+        causes.append(
+            Cause("data loading, power or heat limits, or another process on the device", Confidence.POSSIBLE)
+        )
+    return causes, actions
+
+
+def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
+    """nanoGPT and its relatives start the clock before the evaluation, so the line after one prints a time
+    that holds it, and the running MFU falls and takes tens of lines to come back. It fires only where such
+    lines are there and are slower than the others; the first evaluation, which also holds compilation, is not
+    counted. Source: the trainers' own sources.
+    """
+    log, clean, seconds = reading.log, reading.speed.clean, reading.speed.step_seconds
+    if log is None or seconds is None or not log.format.time_includes_evaluation or not clean.any():
+        return
+    train, times = log.train, reading.speed.line_seconds
+    slow = np.isin(train.step, log.evals.step) & (train.step > train.step[0])
+    slow &= times > SLOW_WITH_EVALUATION * max(seconds.number, float(np.quantile(times[clean], 0.9)))
+    if not slow.any():
+        return
+    slowest, lines = times[slow], train.line[slow]
+    yield finding(
+        "eval-in-timing",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"{len(slowest)} lines at evaluations print about {units.duration(float(np.median(slowest)))} and"
+        f" hold the evaluation; a step alone takes {seconds.text}. The printed MFU is an average that they"
+        " pull down.",
+        [
+            seconds,
+            *(_line_seconds(times, train.line, int(row)) for row in np.flatnonzero(slow)[:3]),
+            derived("lines_with_evaluation", len(slowest), f"lines {lines[0]} to {lines[-1]} of the log"),
+        ],
+    )
+
+
+def data_stall(reading: Reading) -> Iterator[Verdict]:
+    """An isolated step of at least five times the median, where nothing is evaluated or saved, waited for
+    something: the next shard of data, a full disk cache, another process. The first lines of a process hold
+    compilation and are left out, and so is a run whose every step is slow. Source: a public run of
+    build-nanogpt whose steps took up to 186 s at its shards' ends.
+    """
+    log, clean, seconds = reading.log, reading.speed.clean, reading.speed.step_seconds
+    if log is None or seconds is None or clean.sum() < 20:
+        return
+    stalled = np.flatnonzero(
+        clean & (reading.speed.line_seconds > STALL_FACTOR * seconds.number) & ~_at_checkpoint(log)
+    )
+    if not len(stalled) or len(stalled) > 0.1 * clean.sum():
+        return
+    steps, lost = log.train.step[stalled], float(reading.speed.line_seconds[stalled].sum())
+    shown = ", ".join(
+        f"{step} ({units.duration(t)})"
+        for step, t in zip(steps[:5], reading.speed.line_seconds[stalled][:5], strict=False)
+    )
+    yield finding(
+        "data-stall",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"Steps {shown} took at least {STALL_FACTOR} times the usual {seconds.text}, with no evaluation in"
+        f" them: {units.duration(lost)} waited on the lines that are logged.",
+        [
+            seconds,
+            *(_line_seconds(reading.speed.line_seconds, log.train.line, int(row)) for row in stalled[:5]),
+        ],
+        causes=[
+            Cause("the next shard of data was read when it was needed", Confidence.LIKELY),
+            Cause("another process used the device, the disk or the CPU", Confidence.POSSIBLE),
+        ],
+        actions=[Action("Read shards by memory map or ahead of time, from a local disk.")],
+    )
+
+
+def _at_checkpoint(log: LogEvidence) -> Booleans:
+    """Training lines right after a line that reports a checkpoint, or right before one."""
+    marks: Integers = np.array([e.line for e in log.events if e.kind == "checkpoint"], dtype=np.int64)
+    lines = log.train.line
+    after = np.isin(lines - 1, marks) | np.isin(lines - 2, marks)
+    return after | np.isin(lines + 1, marks)
+
+
+def _line_seconds(seconds: Floats, lines: Integers, row: int) -> Fact:
+    value = float(seconds[row])
+    return Fact(
+        name="step_seconds",
+        value=value,
+        text=units.duration(value),
+        origin=Origin.LOGGED,
+        reason=f"line {lines[row]} of the log",
+        unit="seconds",
+        source=f"log:{lines[row]}",
+    )
+
+
+RULES = (
+    Rule("mfu-basis", mfu_basis),
+    Rule("impossible-throughput", impossible_throughput),
+    Rule("near-peak", near_peak),
+    Rule("low-mfu", low_mfu),
+    Rule("eval-in-timing", eval_in_timing),
+    Rule("data-stall", data_stall),
+)

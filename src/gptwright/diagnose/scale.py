@@ -1,0 +1,84 @@
+"""Where a loss must begin, ln(vocabulary), and whether the logged one is a multiple of the true one."""
+
+import math
+
+import numpy as np
+
+from gptwright.diagnose.reading import Reading
+from gptwright.facts import Fact, derived, logged
+
+# A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
+MULTIPLE_TOLERANCE = 0.04
+# A first line that averages over the steps of an interval has learned up to a third of the way.
+EARLY_STEPS, LEARNED_SHARE = 500, 0.66
+
+
+def uniform_loss(reading: Reading) -> Fact | None:
+    """ln(vocabulary): the loss of guessing every token alike."""
+    vocabulary = reading.vocab_size
+    if vocabulary is None:
+        return None
+    formula = f"ln({vocabulary.number:,.0f})"
+    return derived("uniform_loss", math.log(vocabulary.number), formula, unit="nats")
+
+
+def first_loss(reading: Reading) -> Fact | None:
+    """The loss of fresh weights: the first line of a log that begins at the beginning."""
+    log = reading.log
+    if log is None or not reading.starts_from_scratch:
+        return None
+    for name, table, losses in (
+        ("first_val_loss", log.evals, log.evals.val_loss),
+        ("first_loss", log.train, log.train.loss),
+    ):
+        if len(table) and table.step[0] <= 1 and math.isfinite(losses[0]):
+            return logged(name, float(losses[0]), int(table.line[0]), unit="nats")
+    return None
+
+
+def first_train_loss(reading: Reading) -> Fact | None:
+    """The loss of fresh weights on the first training line of a log that begins at the beginning."""
+    train = reading.train
+    if (
+        train is None
+        or not reading.starts_from_scratch
+        or train.step[0] > 1
+        or not math.isfinite(train.loss[0])
+    ):
+        return None
+    return logged("first_loss", float(train.loss[0]), int(train.line[0]), unit="nats")
+
+
+def loss_scale(reading: Reading) -> int:
+    """By what whole number the logged training loss is too large; 1 where it is not.
+
+    A first loss far above ln(vocabulary) is no loss of a model that guesses. Which multiple it is, is told by
+    the accumulation, else by validation beside it, else by the loss of fresh weights itself. A first line
+    that is a mean over the steps before it is a little below the multiple.
+    """
+    train, uniform = reading.train, uniform_loss(reading)
+    if train is None or uniform is None or not reading.starts_from_scratch or train.segment[0] != 0:
+        return 1
+    first = float(train.loss[0])
+    if not math.isfinite(first) or train.step[0] > EARLY_STEPS or first < 1.5 * uniform.number:
+        return 1
+    accumulation = reading.settings.integer("gradient_accumulation_steps")
+    for multiple in (accumulation, _against_validation(reading), round(first / uniform.number)):
+        if multiple is None or multiple < 2:
+            continue
+        share = first / (multiple * uniform.number)
+        fresh = train.step[0] <= 1
+        if (1 - MULTIPLE_TOLERANCE if fresh else LEARNED_SHARE) <= share <= 1 + MULTIPLE_TOLERANCE:
+            return multiple
+    return 1
+
+
+def _against_validation(reading: Reading) -> int | None:
+    """How many times validation the training loss is at the last evaluation, if that is a whole number."""
+    train, evals = reading.train, reading.evals
+    if train is None or evals is None or not np.isfinite(evals.val_loss).any():
+        return None
+    row = int(np.flatnonzero(np.isfinite(evals.val_loss))[-1])
+    near = int(np.argmin(np.abs(train.step - evals.step[row])))
+    ratio = float(train.loss[near] / evals.val_loss[row])
+    return round(ratio) if math.isfinite(ratio) and abs(ratio / max(1, round(ratio)) - 1) < 0.1 else None

@@ -1,0 +1,51 @@
+"""A diagnosis in the terminal: the verdict, the run in numbers, the findings, and what could not be known."""
+
+from rich.console import Console
+from rich.markup import escape
+
+from gptwright.diagnose.engine import Diagnosis
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
+from gptwright.facts import Fact
+from gptwright.report.findings import show_findings, verdict_of
+from gptwright.report.terminal import facts_table
+
+
+def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
+    """Prints a diagnosis."""
+    reading = diagnosis.reading
+    console.print(f"[bold]{escape(verdict_of(diagnosis.findings))}[/]\n")
+    console.print(facts_table(run_facts(reading), title=_title(reading)))
+    console.print()
+    show_findings(console, diagnosis.findings, diagnosis.unknown)
+
+
+def _title(reading: Reading) -> str:
+    log = reading.log
+    if log is None:
+        return reading.evidence.path
+    skipped = f", {log.lines_skipped} damaged lines skipped" if log.lines_skipped else ""
+    return f"{log.format.name} log, {log.lines_read:,} lines{skipped}"
+
+
+def run_facts(reading: Reading) -> list[Fact]:
+    """The numbers of a run that are known, in reading order."""
+    speed, progress = reading.speed, reading.progress
+    facts: list[Fact | None] = [
+        reading.sizes.parameters,
+        progress.last_step,
+        speed.tokens_per_step,
+        progress.tokens_seen,
+        progress.tokens_per_parameter,
+        progress.epochs,
+        reading.machine.name,
+        speed.step_seconds,
+        speed.tokens_per_second,
+        speed.achieved_flops,
+        reading.machine.peak,
+        reading.mfu,
+    ]
+    for series in (train_loss(reading), eval_train_loss(reading), val_loss(reading)):
+        if len(series):
+            facts.append(series.fact(len(series) - 1))
+    return [fact for fact in facts if fact is not None]

@@ -1,0 +1,148 @@
+"""Claims in comments and names, in the words that people use."""
+
+from pathlib import Path
+
+import pytest
+
+from gptwright.diagnose.reading import Reading, read_run
+from gptwright.diagnose.rules.claims import size_label_mismatch, stale_comment
+from gptwright.facts import stated
+from gptwright.findings import Finding
+from gptwright.record.configs import read_config_evidence
+from gptwright.record.evidence import RunEvidence
+
+# 12 layers × 384 over 50,304 tokens: 40.56M; 524,288 tokens a step, 10.49B in all.
+SETTINGS = """
+dataset = 'fineweb'
+gradient_accumulation_steps = 32{accumulation}
+batch_size = 16{batch}
+block_size = 1024
+n_layer = 12
+n_head = 12
+n_embd = 384{width}
+vocab_size = 50304
+max_iters = 20000{steps}
+bias = False
+"""
+
+
+def reading(tmp_path: Path, *, above: str = "", **after: str) -> Reading:
+    comments = {name: f"  # {text}" if text else "" for name, text in after.items()}
+    text = SETTINGS.format_map({"accumulation": "", "batch": "", "width": "", "steps": ""} | comments)
+    path = tmp_path / "config.py"
+    path.write_text(f"# {above}\n{text}" if above else text, encoding="utf-8")
+    evidence = RunEvidence(
+        path=str(path),
+        log=None,
+        config=read_config_evidence(path),
+        stated={"train_tokens": stated("train_tokens", 10_000_000_000)},
+    )
+    return read_run(evidence)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "about 125M weights, sized for a 12 GB card",
+        "~125M parameters, perfect for 12 GB",
+        "a 124M parameter model",
+        "GPT-2 small, 124M params",
+        "125M-parameter network",
+        "model of 125M, fits a 4070",
+        "parameters: 0.12B",
+        "model size is about 85M",
+        "125 million parameters",
+        "1.5B params",
+    ],
+)
+def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
+    findings = [f for f in size_label_mismatch(reading(tmp_path, above=comment)) if isinstance(f, Finding)]
+    assert len(findings) == 1
+    assert "40.56M" in findings[0].message
+    assert findings[0].evidence[0].source.startswith("config:")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "about 40M parameters",
+        "40.6M weights, sized for a 12 GB card",
+        "~41M params with positions",
+        "21M parameters outside the embeddings",
+        "the model sees 10B tokens",
+        "10B tokens, 20000 steps",
+        "512 sequences per update",
+        "12 layers, 384 wide, 12 GB card",
+        "lr 1e-3 is high for a model like this",
+        "model from 2019",
+    ],
+)
+def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:
+    assert list(size_label_mismatch(reading(tmp_path, above=comment))) == []
+
+
+def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(
+        SETTINGS.format(accumulation="", batch="", width="", steps="") + "out_dir = 'out-gpt2-124M'\n"
+    )
+    evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
+    findings = [f for f in size_label_mismatch(read_run(evidence)) if isinstance(f, Finding)]
+    assert "124M" in findings[0].message
+    assert findings[0].evidence[0].source == "config:out_dir"
+
+
+@pytest.mark.parametrize(
+    ("where", "comment", "truth"),
+    [
+        ("steps", "that is about 3B tokens", "10.49B"),
+        ("steps", "3B tokens in total", "10.49B"),
+        ("steps", "trains on ~300B tokens", "10.49B"),
+        ("accumulation", "0.25M tokens per step", "524,288"),
+        ("accumulation", "~1M tokens per update", "524,288"),
+        ("accumulation", "65,536 tokens per iteration", "524,288"),
+        ("batch", "12 batch size * 1024 block size * 5 gradaccum * 8 GPUs = 491,520", "524,288"),
+        ("accumulation", "8 sequences x 32 = 256 sequences per update", "512"),
+        ("steps", "this makes the total number of tokens be 300B", "10.49B"),
+        ("steps", "3 epochs", "1.049"),
+        ("width", "64 channels per head", "32"),
+        ("width", "heads of 64", "32"),
+        ("accumulation", "effective batch size 256", "512"),
+        ("accumulation", "global batch of 1,024", "512"),
+    ],
+)
+def test_a_stale_number_is_recomputed(tmp_path: Path, where: str, comment: str, truth: str) -> None:
+    findings = [f for f in stale_comment(reading(tmp_path, **{where: comment})) if isinstance(f, Finding)]
+    assert len(findings) == 1, findings
+    assert truth in findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("where", "comment"),
+    [
+        ("steps", "about 10B tokens"),
+        ("steps", "10.5B tokens, one pass"),
+        ("steps", "1 epoch"),
+        ("accumulation", "16 sequences x 32 = 512 sequences in one update"),
+        ("accumulation", "524,288 tokens per step"),
+        ("accumulation", "0.5M tokens per update"),
+        ("accumulation", "half on each of two cards"),
+        ("batch", "16 * 1024 * 32 = 524,288"),
+        ("batch", "fits 12 GB"),
+        ("width", "was 768"),
+        ("steps", "20 tokens per parameter would be 0.8B"),
+        ("width", "32 channels per head"),
+        ("accumulation", "effective batch size 512"),
+        ("accumulation", "effective batch of 524,288 tokens"),
+    ],
+)
+def test_a_true_or_uncertain_comment_is_left_alone(tmp_path: Path, where: str, comment: str) -> None:
+    assert list(stale_comment(reading(tmp_path, **{where: comment}))) == []
+
+
+def test_a_comment_on_the_data_is_not_about_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "config.py"
+    text = SETTINGS.format(accumulation="", batch="", width="", steps="")
+    path.write_text(text.replace("dataset = 'fineweb'", "dataset = 'fineweb'  # sample of 100B tokens"))
+    evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
+    assert list(stale_comment(read_run(evidence))) == []
