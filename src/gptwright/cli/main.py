@@ -19,9 +19,12 @@ VERBS = {
     "demo": "the whole story in a few minutes: data, training, a sample",
     "env": "what this machine can do, with every choice and its reason",
     "prepare": "text, a folder or a named corpus to a token dataset",
+    "plan": "parameters, memory, batch, speed, time, tokens and loss, before anything is spent",
     "train": "train a GPT; writes a run folder",
     "resume": "go on exactly where a run stopped",
     "sample": "generate text from a run",
+    "diagnose": "what the numbers of a run say, with evidence; any trainer's log",
+    "compare": "what differs between runs, and who is ahead beyond the noise",
 }
 
 

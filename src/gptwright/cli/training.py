@@ -9,6 +9,7 @@ from rich.markup import escape
 from gptwright.config.load import LoadedConfig
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
+from gptwright.report.promise import show_outcome, show_promise
 from gptwright.report.terminal import show_startup, show_summary, training_screen
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
 
@@ -31,6 +32,7 @@ def resume_and_show(
 def _show(prepared: Prepared, console: Console, *, plain: bool) -> dict[str, Any]:
     session, run = prepared.session, prepared.run
     show_startup(console, session.facts, session.warnings)
+    show_promise(console, session.promise)
     if prepared.discarded:
         console.print(f"removing later checkpoints: {', '.join(prepared.discarded)}")
     first_step = prepared.resumed.state.step if prepared.resumed else 0
@@ -39,6 +41,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool) -> dict[str, Any
         outcome = train_prepared(prepared, screen)
     records = read_metrics(run.metrics_path)
     show_summary(console, records, folder=str(run.path))
+    show_outcome(console, session.promise, records)
     if outcome.ending == "stopped":
         console.print(
             f"stopped and saved at step {outcome.state.step};"

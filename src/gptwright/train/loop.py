@@ -25,6 +25,7 @@ from gptwright.record.metrics import MetricsFile, Record
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import TrainState, fixed_settings, prune_checkpoints, save_checkpoint
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
+from gptwright.train.promise import peak_memory_bytes
 from gptwright.train.session import Session
 from gptwright.train.stop import StopRequest
 
@@ -248,7 +249,8 @@ class Trainer:
         prune_checkpoints(self.run_folder, self.config.keep_checkpoints)
 
     def _end(self, ending: str) -> Outcome:
-        self._record("end", {"step": self.state.step, "state": ending})
+        peak = peak_memory_bytes(self.session.precision.device)
+        self._record("end", {"step": self.state.step, "state": ending, "peak_memory_bytes": peak})
         return Outcome(ending, self.state)
 
     def _record(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
 from gptwright.train.loop import Listener, Outcome, Trainer
+from gptwright.train.promise import promise_document
 from gptwright.train.session import Session, build_session, tokenizer_of
 from gptwright.train.stop import stop_on_signals
 
@@ -215,6 +216,7 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
             for f in session.facts
         ],
         "warnings": session.warnings,
+        "promise": promise_document(session.promise),
     }
 
 

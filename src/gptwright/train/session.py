@@ -20,17 +20,22 @@ from gptwright.config.schema import TrainConfig, warnings_of
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
+from gptwright.data.vocabulary import (
+    GPT2_PADDED_VOCABULARY,
+    GPT2_VOCABULARY,
+    choose_vocab_size,
+    largest_vocabulary,
+)
 from gptwright.errors import ConfigError
-from gptwright.facts import Fact, Origin
+from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_adamw
+from gptwright.plan.plan import Plan
 from gptwright.train.precision import Precision, allow_tf32, choose_precision
+from gptwright.train.promise import promise_of
 from gptwright.train.startup import startup_facts
-
-GPT2_VOCABULARY = 50257
-GPT2_PADDED_VOCABULARY = 50304
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,7 @@ class Session:
         vocab_size: rows of the token embedding.
         id_limit: every id of the data is below it.
         peak_flops: measured matrix-multiply rate in FLOP/s, the denominator of MFU.
+        promise: what the plan says of this run.
         facts: the start-up table.
         warnings: settings that rarely mean what was wanted.
     """
@@ -66,6 +72,7 @@ class Session:
     vocab_size: int
     id_limit: int
     peak_flops: float
+    promise: Plan
     facts: list[Fact]
     warnings: list[str]
 
@@ -92,7 +99,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
     vocabulary = Fact(
         name="vocabulary", value=vocab_size, text=f"{vocab_size:,}", origin=origin, reason=reason
     )
-    id_limit = min(vocab_size, _largest_vocabulary(config, dataset))
+    id_limit = min(vocab_size, largest_vocabulary(config, dataset))
     for split in dataset.splits.values():
         require_windows(split, config.block_size)
         check_ids(split, id_limit)
@@ -114,6 +121,7 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         vocab_size=vocab_size,
         id_limit=id_limit,
         peak_flops=peak_flops,
+        promise=promise_of(loaded, dataset, vocabulary),
         facts=startup_facts(
             loaded,
             device=device,
@@ -153,35 +161,6 @@ def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
         name = str(dataset_folder)
     return open_dataset(name)
-
-
-def _largest_vocabulary(config: TrainConfig, dataset: TokenDataset) -> int:
-    """How many ids the data may use: the dataset's, unless that is a guess and the person knows better."""
-    if dataset.assumed and config.vocab_size is not None:
-        return config.vocab_size
-    return dataset.vocab_size
-
-
-def choose_vocab_size(config: TrainConfig, dataset: TokenDataset) -> tuple[int, Origin, str]:
-    """Rows of the token embedding, where the number comes from, and why.
-
-    Raises:
-        ConfigError: the config's is smaller than the dataset's.
-    """
-    if config.vocab_size is None:
-        origin = Origin.ASSUMED if dataset.assumed else Origin.DERIVED
-        if dataset.vocab_size != GPT2_VOCABULARY:
-            return dataset.vocab_size, origin, dataset.vocab_origin
-        padded = f"GPT-2's {GPT2_VOCABULARY}, padded to a multiple of 64 as nanoGPT does"
-        return GPT2_PADDED_VOCABULARY, origin, f"{padded}; {dataset.vocab_origin}"
-    if config.vocab_size < _largest_vocabulary(config, dataset):
-        raise ConfigError(
-            f"the vocabulary of {dataset.folder} has {dataset.vocab_size} ids,"
-            f" and vocab_size = {config.vocab_size}",
-            why="ids beyond the model's vocabulary have no embedding",
-            fix=f"--vocab_size={dataset.vocab_size}, or leave it out",
-        )
-    return config.vocab_size, Origin.CONFIGURED, "asked for"
 
 
 def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int) -> WindowSampler:

@@ -1,0 +1,190 @@
+"""A plan solved backwards: from tokens, hours or parameters to a config that `train` takes.
+
+"The best model in H hours on this card" tries a ladder of sizes: for each, the largest micro-batch that fits,
+the tokens that its speed allows in the time, and the two terms of a fitted scaling law; the size with the
+smallest sum wins. The law's absolute loss is not portable, its minimum is, and it is flat: sizes near it do
+as well.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gptwright import units
+from gptwright.arithmetic.scaling import BESIROGLU, effective_tokens, loss_terms
+from gptwright.config.schema import TrainConfig
+from gptwright.errors import ConfigError
+from gptwright.facts import Fact, derived
+from gptwright.plan.plan import Plan
+
+Planner = Callable[[TrainConfig], Plan]
+
+# Width over depth of 64 and heads of 64 are GPT-2 small's, and best at that size.
+ASPECT, HEAD = 64, 64
+SMALLEST_WIDTH, LARGEST_WIDTH = 64, 2048
+# GPT-3's rate at width 768; larger for narrower models, no more than 1e-3, which small models train well at.
+RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
+# The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
+BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
+SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What is wanted; None where it is not asked for."""
+
+    tokens: float | None = None
+    tokens_per_parameter: float | None = None
+    hours: float | None = None
+    parameters: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The config that meets the targets, its plan, and each change with its reason."""
+
+    config: TrainConfig
+    plan: Plan
+    changes: tuple[Fact, ...]
+
+
+def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> Solved:
+    """Finds the config that meets the targets.
+
+    Args:
+        config: where to start from.
+        planner: makes a plan of a config, for the device and data at hand.
+        targets: what is wanted.
+        choose_model: whether the model's size is free; else only the number of steps is solved for.
+
+    Raises:
+        ConfigError: the targets contradict each other, or nothing tells the speed that hours need.
+    """
+    if sum(t is not None for t in (targets.tokens, targets.tokens_per_parameter, targets.hours)) > 1:
+        raise ConfigError(
+            "--tokens, --chinchilla and --hours each say how long the run is",
+            why="they would contradict each other",
+            fix="give one of them",
+        )
+    start = config
+    if targets.parameters is not None:
+        config = _nearest_shape(config, planner, targets.parameters)
+    elif choose_model and targets.hours is not None:
+        config = _best_shape(config, planner, targets.hours)
+    config = _with_length(config, planner, targets)
+    plan = planner(config)
+    return Solved(config, plan, _changes(start, config, targets))
+
+
+def _shapes(config: TrainConfig) -> list[TrainConfig]:
+    """A ladder of widths with their depth, heads, and learning rate."""
+    ladder = []
+    for width in range(SMALLEST_WIDTH, LARGEST_WIDTH + 1, 64):
+        rate = min(HIGHEST_RATE, RATE_AT_768 * 768 / width)
+        update = {
+            "n_embd": width,
+            "n_layer": max(2, round(width / ASPECT)),
+            "n_head": max(1, width // HEAD),
+            "learning_rate": float(f"{rate:.2g}"),
+            "min_lr": float(f"{rate / 10:.2g}"),
+        }
+        ladder.append(config.model_copy(update=update))
+    return ladder
+
+
+def _nearest_shape(config: TrainConfig, planner: Planner, parameters: float) -> TrainConfig:
+    def distance(candidate: TrainConfig) -> float:
+        return abs(math.log(planner(candidate).shape.count_parameters().nanogpt / parameters))
+
+    return min(_shapes(config), key=distance)
+
+
+def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainConfig:
+    """The size whose law terms are smallest after as many tokens as its speed allows."""
+    best: tuple[float, TrainConfig] | None = None
+    for shape in _shapes(config):
+        plan = planner(shape)
+        if plan.largest == 0:
+            break
+        candidate = _with_batch(shape, plan, _tokens_in(plan, hours))
+        plan = planner(candidate)
+        tokens = _tokens_in(plan, hours)
+        unique = plan.train_tokens.number if plan.train_tokens is not None else None
+        worth = tokens if unique is None else effective_tokens(unique=unique, total=tokens)
+        loss = sum(loss_terms(BESIROGLU, plan.shape.count_parameters().nanogpt, worth))
+        if best is None or loss < best[0]:
+            best = loss, candidate
+        elif loss > best[0] + 0.3:
+            # Far past the minimum, and every larger size is slower still.
+            break
+    if best is None:
+        raise ConfigError(
+            "no model of the ladder fits this device", fix="lower block_size, or name another device"
+        )
+    return best[1]
+
+
+def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
+    """Tokens per step that suit the length of the run, cut to fit the device."""
+    best = BATCH_AT * (tokens / BATCH_AT_TOKENS) ** BATCH_EXPONENT
+    per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
+    sequences = max(plan.device.count, per_step // config.block_size)
+    whole = config.model_copy(update={"batch_size": 1, "gradient_accumulation_steps": sequences})
+    if plan.largest is None:
+        return whole.model_copy(
+            update={"batch_size": min(8, sequences), "gradient_accumulation_steps": max(1, sequences // 8)}
+        )
+    cut = min(plan.largest, sequences)
+    while sequences % cut:
+        cut -= 1
+    return whole.model_copy(update={"batch_size": cut, "gradient_accumulation_steps": sequences // cut})
+
+
+def _tokens_in(plan: Plan, hours: float) -> float:
+    if plan.speed is None:
+        raise ConfigError(
+            "--hours needs a speed, and nothing is known about this device",
+            why=plan.device.remark or f"the device is {plan.device.name.text}",
+            fix="name a device of the table with --device, or use --measure on the machine itself",
+        )
+    return float(plan.speed.likely * hours * 3600)
+
+
+def _with_length(config: TrainConfig, planner: Planner, targets: Targets) -> TrainConfig:
+    """The number of steps that the targets give, with decay and warm-up to match."""
+    plan = planner(config)
+    if targets.hours is not None:
+        tokens = _tokens_in(plan, targets.hours)
+    elif targets.tokens_per_parameter is not None:
+        tokens = targets.tokens_per_parameter * plan.shape.count_parameters().nanogpt
+    elif targets.tokens is not None:
+        tokens = targets.tokens
+    else:
+        return config
+    rounded = math.floor if targets.hours is not None else math.ceil
+    steps = max(1, rounded(tokens / plan.tokens_per_step))
+    update = {
+        "max_iters": steps,
+        "lr_decay_iters": steps,
+        "warmup_iters": min(config.warmup_iters, max(1, steps // 20)),
+        "eval_interval": min(config.eval_interval, max(1, steps // 10)),
+    }
+    return config.model_copy(update=update)
+
+
+def _changes(before: TrainConfig, after: TrainConfig, targets: Targets) -> tuple[Fact, ...]:
+    wanted = []
+    if targets.hours is not None:
+        wanted.append(units.duration(targets.hours * 3600))
+    if targets.tokens is not None:
+        wanted.append(f"{units.count(targets.tokens)} tokens")
+    if targets.tokens_per_parameter is not None:
+        wanted.append(f"{targets.tokens_per_parameter:g} tokens per parameter")
+    if targets.parameters is not None:
+        wanted.append(f"{units.count(targets.parameters)} parameters")
+    reason = f"for {', '.join(wanted)}"
+    return tuple(
+        derived(name, getattr(after, name), reason)
+        for name in type(after).model_fields
+        if getattr(after, name) != getattr(before, name)
+    )

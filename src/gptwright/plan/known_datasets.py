@@ -1,0 +1,24 @@
+"""Datasets that nanoGPT's own scripts prepare, whose sizes are the same for everybody.
+
+They let a plan for nanoGPT's configs be exact before the data is there. Source: the readme.md beside each
+prepare.py in nanoGPT's data folder, which print these counts.
+"""
+
+from collections.abc import Mapping
+
+from gptwright.facts import Fact, tabled
+
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "shakespeare_char": {"train_tokens": 1_003_854, "val_tokens": 111_540, "vocab_size": 65},
+    "shakespeare": {"train_tokens": 301_966, "val_tokens": 36_059},
+    "openwebtext": {"train_tokens": 9_035_582_198, "val_tokens": 4_434_897},
+}
+
+
+def known_facts(dataset: str) -> dict[str, Fact]:
+    """Tokens and vocabulary of a dataset by nanoGPT's name; empty for any other."""
+    reason = f"what nanoGPT's data/{dataset}/prepare.py makes"
+    return {
+        name: tabled(name, value, "nanoGPT data", reason, unit="" if name == "vocab_size" else "tokens")
+        for name, value in SIZES.get(dataset, {}).items()
+    }

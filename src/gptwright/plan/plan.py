@@ -1,0 +1,238 @@
+"""What a run will need and cost: parameters, memory, batch, speed, time, tokens and loss, from its config
+alone.
+
+Nothing is run and torch is not needed. Exact where arithmetic is exact (parameters, tokens, steps), a model
+with a stated error where it is not (memory, speed), a band from public curves where only those speak (loss),
+and None where nothing is known, with what is missing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
+from gptwright.arithmetic.reference import LossBand, expected_loss
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Fact, assumed, configured, derived
+from gptwright.findings import Unknown
+from gptwright.hardware.efficiency import Speed, predict_speed
+from gptwright.optim.schedule import learning_rate
+from gptwright.plan.device import PlanDevice, plan_device
+from gptwright.plan.known_datasets import known_facts
+
+GPT2_PADDED_VOCABULARY = 50304
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run before it is run.
+
+    Attributes:
+        config: its settings.
+        shape: its model.
+        vocabulary: rows of the token embedding, and where that comes from.
+        device: what it is planned for.
+        memory: bytes at the peak of a step.
+        fits: whether that is within what may be counted on; None where the device's memory is not known.
+        largest: the largest micro-batch that fits; None where the device's memory is not known.
+        speed: tokens per second over all devices; None where the device is unknown.
+        tokens: of the whole run.
+        train_tokens: in the training split, where it is known.
+        loss: validation loss to expect; None where no public curve is near.
+        unknown: what could not be known.
+    """
+
+    config: TrainConfig
+    shape: ModelShape
+    vocabulary: Fact
+    device: PlanDevice
+    memory: TrainingMemory
+    fits: bool | None
+    largest: int | None
+    speed: Speed | None
+    tokens: int
+    train_tokens: Fact | None
+    loss: LossBand | None
+    unknown: tuple[Unknown, ...]
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens in one optimizer step over all devices."""
+        return self.config.sequences_per_step * self.config.block_size
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """Planned tokens over parameters in nanoGPT's count."""
+        return self.tokens / self.shape.count_parameters().nanogpt
+
+    @property
+    def epochs(self) -> float | None:
+        """Passes over the training split."""
+        return self.tokens / self.train_tokens.number if self.train_tokens is not None else None
+
+    @property
+    def seconds(self) -> tuple[float, float, float] | None:
+        """Training time without evaluations: low, likely, high."""
+        if self.speed is None:
+            return None
+        speed = self.speed
+        return self.tokens / speed.high, self.tokens / speed.likely, self.tokens / speed.low
+
+    @property
+    def mfu(self) -> tuple[float, float, float] | None:
+        """Share of the devices' peak: low, likely, high."""
+        if self.speed is None or self.device.peak is None:
+            return None
+        scale = self.shape.flops_per_token() / (self.device.peak.number * self.device.count)
+        return (self.speed.low * scale, self.speed.likely * scale, self.speed.high * scale)
+
+    @property
+    def joules(self) -> float | None:
+        """Energy at the boards' power limit, which training comes near."""
+        if self.seconds is None or self.device.power_watts is None:
+            return None
+        return self.seconds[1] * self.device.power_watts * self.device.count
+
+    def seconds_per_step(self) -> Fact | None:
+        """The likely time of one optimizer step."""
+        if self.speed is None:
+            return None
+        formula = f"{self.tokens_per_step:,} tokens / {self.speed.likely:,.0f} tokens/s likely"
+        return derived("step_seconds", self.tokens_per_step / self.speed.likely, formula, unit="seconds")
+
+
+def make_plan(
+    config: TrainConfig, facts: Mapping[str, Fact], *, sources: Mapping[str, str], speed: Speed | None = None
+) -> Plan:
+    """Plans a run.
+
+    Args:
+        config: its settings.
+        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`.
+        sources: where each setting that somebody gave comes from.
+        speed: a measured speed, in place of the model's.
+
+    Raises:
+        DeviceError: the dtype is one that the device only emulates.
+    """
+    facts = {**known_facts(str(facts["dataset"].value) if "dataset" in facts else config.dataset), **facts}
+    vocabulary = _vocabulary(config, facts, sources)
+    shape = ModelShape.of(config, int(vocabulary.number))
+    count = int(facts["device_count"].number) if "device_count" in facts else 1
+    name = str(facts["device"].value) if "device" in facts else None
+    device = plan_device(config, name=name, count=count)
+    memory = _memory(config, shape, device)
+    fits, largest = _fitting(config, shape, device, memory)
+    tokens = config.sequences_per_step * config.block_size * config.max_iters
+    train_tokens = facts.get("train_tokens")
+    loss = expected_loss(
+        dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
+        parameters=shape.count_parameters().nanogpt,
+        tokens=tokens,
+        vocab_size=shape.vocab_size,
+        unique_tokens=train_tokens.number if train_tokens is not None else None,
+        tokens_per_step=config.sequences_per_step * config.block_size,
+        non_embedding=shape.count_parameters().non_embedding,
+        lr_fraction=_last_rate(config),
+    )
+    speed = speed or _speed(config, shape, device)
+    return Plan(
+        config=config,
+        shape=shape,
+        vocabulary=vocabulary,
+        device=device,
+        memory=memory,
+        fits=fits,
+        largest=largest,
+        speed=speed,
+        tokens=tokens,
+        train_tokens=train_tokens,
+        loss=loss,
+        unknown=_unknown(device, train_tokens, loss, speed),
+    )
+
+
+def _last_rate(config: TrainConfig) -> float:
+    """The learning rate at the planned end as a share of its peak."""
+    return learning_rate(config, config.max_iters - 1) / config.learning_rate
+
+
+def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping[str, str]) -> Fact:
+    if config.vocab_size is not None:
+        return configured("vocab_size", config.vocab_size, place=sources.get("vocab_size", ""))
+    if "vocab_size" in facts:
+        return facts["vocab_size"]
+    reason = "nothing says it; GPT-2's 50,257 padded to a multiple of 64, as nanoGPT does"
+    return assumed("vocab_size", GPT2_PADDED_VOCABULARY, reason)
+
+
+def _per_device(config: TrainConfig, device: PlanDevice) -> int:
+    """Accumulation steps on one device: nanoGPT's setting is over all of them."""
+    return max(1, config.gradient_accumulation_steps // device.count)
+
+
+def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> TrainingMemory:
+    return training_memory(
+        shape,
+        micro_batch=config.batch_size,
+        dtype=device.dtype,
+        compiled=device.compiled,
+        accumulation=_per_device(config, device),
+        device_kind=device.kind,
+        data_parallel=device.count > 1,
+    )
+
+
+def _fitting(
+    config: TrainConfig, shape: ModelShape, device: PlanDevice, memory: TrainingMemory
+) -> tuple[bool | None, int | None]:
+    if device.memory is None:
+        return None, None
+    budget = usable_bytes(int(device.memory.number))
+    largest = largest_micro_batch(
+        shape,
+        budget_bytes=budget,
+        dtype=device.dtype,
+        compiled=device.compiled,
+        accumulation=_per_device(config, device),
+        device_kind=device.kind,
+        data_parallel=device.count > 1,
+    )
+    return memory.total <= budget, largest
+
+
+def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed | None:
+    if device.peak is None:
+        return None
+    return predict_speed(
+        shape,
+        peak_flops=device.peak.number,
+        bandwidth=device.bandwidth,
+        dtype=device.dtype,
+        compiled=device.compiled,
+        micro_batch=config.batch_size,
+        accumulation=_per_device(config, device),
+        device_kind=device.kind,
+        family=device.family,
+        device_count=device.count,
+        power_watts=device.power_watts,
+    )
+
+
+def _unknown(
+    device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
+) -> tuple[Unknown, ...]:
+    unknown = []
+    if device.peak is None and speed is None:
+        missing = f"{device.remark}; on that machine, gptwright plan --measure"
+        unknown.append(Unknown("How fast will it be, and does it fit?", missing))
+    if train_tokens is None:
+        unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
+    if loss is None:
+        unknown.append(
+            Unknown(
+                "What loss may be expected?",
+                "a public curve for this data, size and vocabulary: none is near",
+            )
+        )
+    return tuple(unknown)

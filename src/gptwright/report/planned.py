@@ -1,0 +1,166 @@
+"""A plan in the terminal: the answer in a few lines, then every number with where it comes from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gptwright import units
+from gptwright.arithmetic.memory import PHASES
+from gptwright.facts import Fact, derived
+from gptwright.findings import Finding, Unknown
+from gptwright.plan.batch import same_step
+from gptwright.plan.plan import Plan
+from gptwright.report.findings import show_findings
+from gptwright.report.terminal import facts_table
+
+
+def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> None:
+    """Prints a plan."""
+    console.print(f"[bold]{escape(_verdict(plan))}[/]\n")
+    console.print(facts_table(plan_facts(plan), title="Plan"))
+    console.print()
+    show_findings(console, findings, unknown)
+
+
+def show_trials(console: Console, trials: Sequence[Mapping[str, Any]]) -> None:
+    """The cuts of the step that were run, if any."""
+    if not trials:
+        return
+    table = Table(title="Measured", title_justify="left", title_style="bold", header_style="dim", box=None)
+    for column in ("micro-batch", "accumulation", "compiled", "a step", "memory"):
+        table.add_column(column)
+    for trial in trials:
+        seconds, peak = trial["step_seconds"], trial["peak_bytes"]
+        table.add_row(
+            str(trial["micro_batch"]),
+            str(trial["accumulation"]),
+            str(trial["compiled"]),
+            units.duration(seconds[1]) if seconds is not None else trial["problem"],
+            units.size(peak) if peak is not None else "–",
+        )
+    console.print(table)
+    console.print()
+
+
+def _verdict(plan: Plan) -> str:
+    count = plan.shape.count_parameters()
+    parts = [f"{units.count(count.nanogpt)} parameters, {units.count(plan.tokens)} tokens"]
+    if plan.fits is not None:
+        parts.append(f"{'fits' if plan.fits else 'does not fit'} {plan.device.name.text}")
+    if plan.seconds is not None:
+        parts.append(f"about {units.duration(plan.seconds[1])}")
+    if plan.loss is not None:
+        parts.append(f"loss about {plan.loss.likely:.2f}")
+    return "; ".join(parts) + "."
+
+
+def plan_facts(plan: Plan) -> list[Fact]:
+    """Every number of a plan with its origin."""
+    return [*_model(plan), *_batch(plan), *_memory(plan), *_speed(plan), *_schedule(plan)]
+
+
+def _model(plan: Plan) -> list[Fact]:
+    count, shape = plan.shape.count_parameters(), plan.shape
+    return [
+        plan.vocabulary,
+        derived(
+            "parameters",
+            count.nanogpt,
+            f"nanoGPT's count: blocks {count.blocks:,} + token embedding {count.token_embedding:,}"
+            f" + norm {count.final_norm:,}; with positions {count.total:,}",
+            unit="parameters",
+        ),
+        derived(
+            "FLOPs per token",
+            shape.flops_per_token(),
+            f"palm convention; {shape.causal_flops_per_token() / 1e6:,.1f} MFLOP with causal attention",
+            unit="FLOP/token",
+        ),
+    ]
+
+
+def _batch(plan: Plan) -> list[Fact]:
+    config = plan.config
+    formula = (
+        f"batch_size {config.batch_size} × gradient_accumulation_steps {config.gradient_accumulation_steps}"
+        f" × block_size {config.block_size}"
+    )
+    per_step = Fact(
+        name="tokens per step",
+        value=plan.tokens_per_step,
+        text=f"{plan.tokens_per_step:,}",
+        origin=derived("", 0, "").origin,
+        reason=formula,
+    )
+    facts = [per_step]
+    if plan.largest is not None:
+        cut = same_step(plan)
+        same = (
+            f"{cut[0]} × {cut[1]} keeps {plan.tokens_per_step:,} tokens per step"
+            if cut is not None
+            else "none fits"
+        )
+        facts.append(derived("largest micro-batch", plan.largest, f"that fits; {same}"))
+    return facts
+
+
+def _memory(plan: Plan) -> list[Fact]:
+    memory = plan.memory
+    parts = ", ".join(
+        f"{name} {units.size(size)}"
+        for name, size in (
+            ("weights", memory.weights),
+            ("gradients", memory.gradients),
+            ("optimizer", memory.optimizer),
+            ("copies", memory.weight_copies),
+            ("activations", memory.activations),
+            ("logits", memory.logits),
+            ("overhead", memory.overhead),
+        )
+        if size
+    )
+    facts = [derived("peak memory", memory.total, f"{parts}; {PHASES[memory.peak_phase]}", unit="bytes")]
+    if plan.device.memory is not None:
+        facts.append(plan.device.memory)
+    return facts
+
+
+def _speed(plan: Plan) -> list[Fact]:
+    facts = [plan.device.name]
+    if plan.device.peak is not None:
+        facts.append(plan.device.peak)
+    if plan.speed is not None:
+        low, high = f"{plan.speed.low:,.0f}", f"{plan.speed.high:,.0f}"
+        facts.append(
+            derived(
+                "tokens per second",
+                plan.speed.likely,
+                f"{low} to {high}; {plan.speed.basis}",
+                unit="tokens/s",
+            )
+        )
+    if plan.mfu is not None:
+        reason = f"{units.percent(plan.mfu[0])} to {units.percent(plan.mfu[2])} of the peak"
+        facts.append(derived("MFU", plan.mfu[1], reason, unit="fraction"))
+    return facts
+
+
+def _schedule(plan: Plan) -> list[Fact]:
+    ratio = f"{plan.config.max_iters:,} steps; {plan.tokens_per_parameter:.3g} per parameter"
+    facts = [derived("tokens", plan.tokens, ratio, unit="tokens")]
+    if plan.epochs is not None and plan.train_tokens is not None:
+        facts.append(derived("epochs", plan.epochs, f"over {plan.train_tokens.number:,.0f} training tokens"))
+    if plan.seconds is not None:
+        low, likely, high = plan.seconds
+        reason = f"{units.duration(low)} to {units.duration(high)}, without evaluations"
+        facts.append(derived("time", likely, reason, unit="seconds"))
+    if plan.joules is not None and plan.device.power_watts is not None:
+        reason = f"at the board's limit of {plan.device.power_watts:g} W"
+        facts.append(derived("energy", plan.joules / 3.6e6, reason, unit="kWh"))
+    if plan.loss is not None:
+        reason = f"{plan.loss.low:.2f} to {plan.loss.high:.2f}; {plan.loss.curve}, {plan.loss.basis}"
+        facts.append(derived("validation loss", plan.loss.likely, reason, unit="nats"))
+    return facts

@@ -1,0 +1,50 @@
+"""A plan's promise, and what came of it: side by side at the end of a run."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from gptwright import units
+from gptwright.plan.plan import Plan
+from gptwright.record.metrics import Record
+
+
+def show_promise(console: Console, plan: Plan) -> None:
+    """One line before a run: how long, how much memory, which loss."""
+    parts = []
+    if plan.seconds is not None:
+        low, likely, high = (units.duration(seconds) for seconds in plan.seconds)
+        parts.append(f"about {likely} ({low} to {high}) without evaluations")
+    parts.append(f"{units.size(plan.memory.total)} of memory")
+    if plan.loss is not None:
+        parts.append(f"validation loss {plan.loss.low:.2f} to {plan.loss.high:.2f}")
+    console.print(f"[bold]the plan's promise[/] {'; '.join(parts)}")
+
+
+def show_outcome(console: Console, plan: Plan, records: Sequence[Record]) -> None:
+    """A table of promise against outcome; rows without a promise or an outcome are left out."""
+    lines = [record for record in records if record["kind"] == "train"]
+    losses = [record["val_loss"] for record in records if record["kind"] == "eval"]
+    ends = [record for record in records if record["kind"] == "end"]
+    table = Table(
+        title="Promise and outcome", title_justify="left", title_style="bold", header_style="dim", box=None
+    )
+    for column in ("", "likely", "low to high", "outcome"):
+        table.add_column(column)
+    if plan.speed is not None and lines:
+        middle = sorted(line["tokens_per_second"] for line in lines)[len(lines) // 2]
+        band = f"{plan.speed.low:,.0f} to {plan.speed.high:,.0f}"
+        table.add_row("tokens/s", f"{plan.speed.likely:,.0f}", band, f"{middle:,.0f}")
+    if ends and ends[-1].get("peak_memory_bytes"):
+        table.add_row("memory", units.size(plan.memory.total), "", units.size(ends[-1]["peak_memory_bytes"]))
+    if plan.loss is not None and losses:
+        best = min(float(loss) for loss in losses)
+        table.add_row(
+            "best val loss",
+            f"{plan.loss.likely:.3f}",
+            f"{plan.loss.low:.3f} to {plan.loss.high:.3f}",
+            f"{best:.4f}",
+        )
+    if table.row_count:
+        console.print(table)

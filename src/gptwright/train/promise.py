@@ -1,0 +1,55 @@
+"""What the plan promises of a run that is about to start, and what the process measures of it at the end."""
+
+import sys
+from typing import Any
+
+import psutil
+import torch
+
+from gptwright.config.load import LoadedConfig
+from gptwright.data.dataset import TokenDataset
+from gptwright.facts import Fact, stated
+from gptwright.hardware.detect import Device
+from gptwright.plan.plan import Plan, make_plan
+
+
+def promise_of(loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact) -> Plan:
+    """The plan of a run on the device and data that it really has."""
+    facts = {
+        "vocab_size": vocabulary,
+        "dataset": stated("dataset", dataset.name),
+        "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
+    }
+    return make_plan(loaded.config, facts, sources=loaded.sources)
+
+
+def promise_document(plan: Plan) -> dict[str, Any]:
+    """The promise as a run keeps it: bands of low, likely, high, in SI units; None where nothing is
+    promised."""
+    return {
+        "tokens_per_second": _band(
+            (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed else None
+        ),
+        "seconds": _band(plan.seconds),
+        "peak_memory_bytes": plan.memory.total,
+        "val_loss": _band((plan.loss.low, plan.loss.likely, plan.loss.high) if plan.loss else None),
+    }
+
+
+def _band(values: tuple[float, float, float] | None) -> dict[str, float] | None:
+    return dict(zip(("low", "likely", "high"), values, strict=True)) if values is not None else None
+
+
+def peak_memory_bytes(device: Device) -> int | None:
+    """The most memory that this process has used: of the device's own, or of the machine's for a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device.torch_device))
+    if device.type == "mps":
+        return None
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return int(peak if sys.platform == "darwin" else peak * 1024)

@@ -1,0 +1,185 @@
+"""The plan: exact where arithmetic is exact, and by the figures that were published."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Fact, stated
+from gptwright.plan.batch import divisors, fit, same_step
+from gptwright.plan.plan import Plan, make_plan
+
+GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "bias": False}
+
+
+def planned(card: str | None = "RTX 4070", count: int = 1, **settings: Any) -> Plan:
+    facts: dict[str, Fact] = {}
+    if card is not None:
+        facts["device"] = stated("device", card)
+    if count > 1:
+        facts["device_count"] = stated("device_count", count)
+    return make_plan(TrainConfig.model_validate(settings), facts, sources={})
+
+
+@pytest.mark.parametrize(
+    ("settings", "printed"),
+    [
+        ({**GPT2, "n_embd": 384, "n_head": 12, "vocab_size": 50304}, 40_560_000),
+        ({**GPT2, "vocab_size": 50304}, 123_587_328),
+        ({"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 256, "vocab_size": 65}, 10_646_784),
+        ({"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "vocab_size": 65}, 795_904),
+        ({"n_layer": 4, "n_head": 4, "n_embd": 64, "block_size": 64, "vocab_size": 50304}, 3_416_640),
+        ({**GPT2, "bias": True, "vocab_size": 50257}, 123_653_376),
+    ],
+)
+def test_parameters_are_what_nanogpt_prints(settings: dict[str, Any], printed: int) -> None:
+    assert planned(**settings).shape.count_parameters().nanogpt == printed
+
+
+def test_gpt2_small_eager_does_not_fit_twelve_gigabytes_and_compiled_does() -> None:
+    step = {**GPT2, "batch_size": 12, "gradient_accumulation_steps": 40}
+    eager, compiled = planned(**step, compile=False), planned(**step, compile=True)
+    assert eager.fits is False
+    assert compiled.fits is True
+    assert eager.largest is not None
+    assert compiled.largest is not None
+    assert 3 <= eager.largest < 12 <= compiled.largest
+
+
+def test_fit_keeps_the_tokens_of_a_step_exactly() -> None:
+    plan = planned(**GPT2, batch_size=12, gradient_accumulation_steps=40, compile=False)
+    config = fit(plan)
+    assert config.sequences_per_step == plan.config.sequences_per_step
+    assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest or 0))
+    assert make_plan(config, {"device": stated("device", "RTX 4070")}, sources={}).fits is True
+
+
+def test_each_of_several_devices_takes_whole_micro_batches() -> None:
+    plan = planned("RTX 4090", count=4, **GPT2, batch_size=16, gradient_accumulation_steps=32)
+    cut = same_step(plan)
+    assert cut is not None
+    assert (512 // 4) % cut[0] == 0
+
+
+def test_an_unknown_device_is_said_and_not_guessed() -> None:
+    plan = planned("GeForce RTX 9999", **GPT2)
+    assert plan.speed is None
+    assert plan.fits is None
+    assert plan.seconds is None
+    assert any("not in the table" in item.missing for item in plan.unknown)
+
+
+def test_time_is_tokens_over_speed() -> None:
+    plan = planned(**GPT2, max_iters=1000)
+    assert plan.speed is not None
+    assert plan.seconds is not None
+    assert plan.seconds[1] == pytest.approx(plan.tokens / plan.speed.likely)
+    assert plan.seconds[0] < plan.seconds[1] < plan.seconds[2]
+    assert plan.joules == pytest.approx(plan.seconds[1] * 200)
+
+
+def test_two_devices_are_faster_than_one_and_not_twice() -> None:
+    one, two = (planned("RTX 4090", count=n, **GPT2, batch_size=12) for n in (1, 2))
+    assert one.speed is not None
+    assert two.speed is not None
+    assert one.speed.likely < two.speed.likely < 2 * one.speed.likely
+
+
+def test_nanogpts_datasets_are_known_before_they_are_prepared() -> None:
+    plan = planned(
+        None, dataset="shakespeare_char", n_layer=6, n_head=6, n_embd=384, block_size=256, device="cpu"
+    )
+    assert plan.shape.vocab_size == 65
+    assert plan.train_tokens is not None
+    assert plan.train_tokens.number == 1_003_854
+
+
+def test_this_cpu_is_measured() -> None:
+    plan = planned(None, **GPT2, device="cpu")
+    assert plan.device.kind == "cpu"
+    assert plan.device.peak is not None
+    assert plan.device.peak.origin == "measured"
+    assert plan.device.dtype == "float32"
+
+
+Cli = Callable[..., Any]
+
+
+def plan_json(gptwright: Cli, *arguments: str) -> dict[str, Any]:
+    answer = gptwright("plan", *arguments, "--json")
+    assert answer.status == 0, answer.err
+    document: dict[str, Any] = json.loads(answer.out)
+    return document
+
+
+def test_the_exact_accumulation_is_one_command(gptwright: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("n_embd = 384\nbatch_size = 16\ngradient_accumulation_steps = 32\nblock_size = 1024\n")
+    options = ("--n_embd=768", "--device", "RTX 4070", "--compile=True", "--fit")
+    batch = plan_json(gptwright, str(config), *options)["batch"]
+    assert batch["tokens_per_step"] == 524_288
+    assert batch["micro_batch"] * batch["gradient_accumulation_steps"] == 512
+
+
+def test_a_step_that_cannot_be_exact_is_refused_with_the_nearest(gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--tokens_per_step=500000")
+    assert answer.status == 2
+    assert "--tokens_per_step=491520 or --tokens_per_step=503808" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("option", "tokens"), [(("--tokens", "1e9"), 1e9), (("--chinchilla", "20"), 20 * 123_587_328)]
+)
+def test_tokens_solve_for_steps(gptwright: Cli, option: tuple[str, str], tokens: float) -> None:
+    document = plan_json(gptwright, "gpt2-124m", "--device", "RTX 4090", *option)
+    per_step = document["batch"]["tokens_per_step"]
+    assert tokens <= document["schedule"]["tokens"] < tokens + per_step
+    assert document["config"]["lr_decay_iters"] == document["schedule"]["steps"]
+
+
+def test_hours_solve_for_steps_of_a_given_model(gptwright: Cli) -> None:
+    document = plan_json(gptwright, "gpt2-124m", "--device", "RTX 4090", "--hours", "10")
+    assert document["schedule"]["seconds"]["likely"] == pytest.approx(36_000, rel=0.01)
+    assert document["parameters"]["nanogpt"] == 123_587_328
+
+
+def test_the_best_model_in_ten_hours_is_a_config_that_train_takes(gptwright: Cli, tmp_path: Path) -> None:
+    saved = tmp_path / "best.toml"
+    options = ("--device", "RTX 4070", "--hours", "10", "--dataset=fineweb", "--save", str(saved))
+    document = plan_json(gptwright, *options)
+    assert document["memory"]["fits"] is True
+    assert document["schedule"]["seconds"]["likely"] == pytest.approx(36_000, rel=0.02)
+    # The optimum is flat, and near 10 to 30 tokens per parameter whatever the device.
+    assert 5 < document["schedule"]["tokens_per_parameter"] < 60
+    again = plan_json(gptwright, str(saved), "--device", "RTX 4070")
+    assert again["schedule"]["steps"] == document["schedule"]["steps"]
+    assert again["parameters"] == document["parameters"]
+
+
+def test_more_hours_make_a_larger_model(gptwright: Cli) -> None:
+    sizes = [
+        plan_json(gptwright, "--device", "RTX 4090", "--hours", hours)["parameters"]["nanogpt"]
+        for hours in ("1", "10", "100")
+    ]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_params_choose_a_shape(gptwright: Cli) -> None:
+    document = plan_json(gptwright, "--params", "60e6", "--device", "RTX 4070")
+    assert document["parameters"]["nanogpt"] == pytest.approx(60e6, rel=0.2)
+
+
+def test_lengths_that_contradict_each_other_are_refused(gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--tokens", "1e9", "--hours", "3", "--device", "RTX 4070")
+    assert answer.status == 2
+    assert "give one of them" in answer.err
+
+
+def test_the_screen_names_every_origin(gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--device", "RTX 4070")
+    assert answer.status == 0
+    for word in ("tabled", "derived", "123.59M", "12.0 GiB", "58.3 TFLOP/s"):
+        assert word in answer.out
