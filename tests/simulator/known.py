@@ -68,8 +68,9 @@ def recoverable(run: Run) -> dict[str, tuple[float, float]]:
         return {}
     if truth.format in ("hf", "hf-state", "llama2c", "litgpt") and not handover.config:
         return {}
-    # These count from the first logged step, from 1, or stop one short; a log's end may be cut off.
-    last_line = 1.5 * truth.log_interval / max(1, truth.last_step)
+    # These count from the first logged step, from 1, or stop one short; the last line may be cut off, and the
+    # one before it not lie at the last step.
+    last_line = 2.5 * truth.log_interval / max(1, truth.last_step)
     vague = truth.format not in ("nanogpt", "llama2c") or "truncated" in handover.hazards
     known = {
         "last_step": (float(truth.last_step), last_line if vague else EXACT),

@@ -204,7 +204,8 @@ def _token_gain(model: Curve | _Run, before: float, after: float) -> Band:
         return Band(-back.high, -back.likely, -back.low, back.basis)
     shape = _shape()
     start, end = (min(max(t, shape.first_tokens), shape.last_tokens) for t in (before, after))
-    inside = _finished(shape, start) - _finished(shape, end)
+    # Between two points of a log its noise can point upwards; more tokens never cost anything.
+    inside = max(0.0, _finished(shape, start) - _finished(shape, end))
     low, likely, high = inside * (1 - SHAPE_SPREAD), inside, inside * (1 + SHAPE_SPREAD)
     for left, right in ((before, min(after, shape.first_tokens)), (max(before, shape.last_tokens), after)):
         if right > left:

@@ -29,16 +29,25 @@ from gptwright.facts import Fact
 from gptwright.optim.schedule import learning_rate
 from gptwright.record.evidence import Floats, Integers
 
+# What the decay of the learning rate takes off at GPT-2 size (docs/scaling.md).
+DECAY_GAIN = (0.08, 0.15)
+# Up to four passes a repeated token is worth a fresh one.
+FRESH_PASSES = 4
 SCHEDULE = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Something to do instead of stopping, with what the laws or the curve promise for it."""
+    """Something to do next, with what the run's own curve or the laws promise for it.
+
+    Attributes:
+        text: what to do.
+        gain: nats, low and high.
+        hours: what it costs at the speed of this run; None if that is not known.
+    """
 
     text: str
-    gain_low: float
-    gain_high: float
+    gain: tuple[float, float]
     hours: float | None
 
 
@@ -83,12 +92,13 @@ def forecast_run(reading: Reading) -> RunForecast | None:
     later = curve.part(curve.step >= curve.step[0] + 2 * (curve.step[-1] - curve.step[0]) / 3)
     line = slope(later.step, later.value)
     more = forecast(fit, 1.5 * fit.last_tokens, lr_fraction=at_end)
+    gain = _gain(reading, here.likely - more.likely, at_end) if more is not None else None
     return RunForecast(
         curve=curve,
         falling=line is not None and line.high < 0,
-        gain_from_half_more=_gain(reading, here.likely - more.likely, at_end) if more is not None else None,
+        gain_from_half_more=gain,
         planned_end=_at_planned_end(reading, fit, fractions is not None),
-        options=_options(reading, at_end),
+        options=_options(reading, gain, at_end),
     )
 
 
@@ -163,28 +173,36 @@ def _at_planned_end(reading: Reading, fit: CurveFit, lr_known: bool) -> Forecast
     return forecast(fit, planned.number, lr_fraction=float(fractions[0]) if fractions is not None else None)
 
 
-def _options(reading: Reading, lr_fraction: float | None) -> tuple[Option, ...]:
-    """What would pay beside more steps, with nats and hours, the most first."""
+def _options(
+    reading: Reading, gain_from_half_more: float | None, lr_fraction: float | None
+) -> tuple[Option, ...]:
+    """What would pay, with nats and hours, the most first; each only where it can be known."""
     options = []
     parameters, tokens = reading.sizes.parameters, reading.progress.tokens_seen
     hours = None
     if reading.speed.step_seconds is not None and reading.progress.last_step is not None:
         hours = reading.speed.step_seconds.number * reading.progress.last_step.number / 3600
+    if gain_from_half_more is not None and gain_from_half_more > 0:
+        options.append(
+            Option(
+                text="half as many steps again",
+                gain=(gain_from_half_more / 2, gain_from_half_more),
+                hours=hours / 2 if hours is not None else None,
+            )
+        )
     if lr_fraction is not None and lr_fraction > 0.5:
-        options.append(
-            Option(
-                text="letting the learning rate decay to its end", gain_low=0.08, gain_high=0.15, hours=None
-            )
-        )
+        options.append(Option(text="letting the learning rate decay to its end", gain=DECAY_GAIN, hours=None))
     epochs = reading.progress.epochs
-    if parameters is not None and tokens is not None and (epochs is None or epochs.number <= 4):
+    fresh = epochs is None or epochs.number <= FRESH_PASSES
+    past_the_start = parameters is not None and tokens is not None and tokens.number > parameters.number
+    if parameters is not None and tokens is not None and fresh and past_the_start:
         band = scaling.size_gain_band(tokens.number, (parameters.number, 2 * parameters.number))
+        time = 2 * hours if hours is not None else None
         options.append(
-            Option(
-                text="twice the parameters for the same tokens",
-                gain_low=band.low,
-                gain_high=band.high,
-                hours=2 * hours if hours is not None else None,
-            )
+            Option(text="twice the parameters for the same tokens", gain=(band.low, band.high), hours=time)
         )
-    return tuple(sorted(options, key=lambda option: -(option.gain_low + option.gain_high)))
+    if epochs is not None and not fresh and parameters is not None and tokens is not None:
+        worth = scaling.effective_tokens(unique=tokens.number / epochs.number, total=tokens.number)
+        band = scaling.gain_band(parameters.number, worth, tokens.number)
+        options.append(Option(text="as many tokens of fresh text", gain=(band.low, band.high), hours=hours))
+    return tuple(sorted(options, key=lambda option: -sum(option.gain)))

@@ -7,6 +7,7 @@ check. Where only the log speaks, its number is taken as it is.
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.diagnose.inversion import shape_from_counts
 from gptwright.diagnose.settings import Settings
 from gptwright.facts import Fact, Origin, derived
 from gptwright.record.evidence import LogEvidence
@@ -37,6 +38,8 @@ def sizes_of(settings: Settings, log: LogEvidence | None) -> Sizes:
     gpt2_shaped = log is None or log.format.gpt2_shaped or _from_gpt2(settings)
     shape = settings.shape() if gpt2_shaped else None
     printed = _printed(settings)
+    if gpt2_shaped and shape is None:
+        shape = _from_counts(settings)
     if shape is not None and printed is not None and settings.named("bias") is None:
         # Trainers differ in what they take for granted; the printed count tells.
         shape = next((s for s in (shape, replace(shape, bias=True)) if _agree(s, printed, settings)), shape)
@@ -58,6 +61,26 @@ def counted(shape: ModelShape) -> Fact:
         f"12·n_layer·n_embd² + vocab_size·n_embd + norms{' and biases' if shape.bias else ''}, with"
         f" n_layer = {shape.n_layer}, n_embd = {shape.n_embd}, vocab_size = {shape.vocab_size}",
         unit="parameters",
+    )
+
+
+def _from_counts(settings: Settings) -> ModelShape | None:
+    """The shape that the header's parameter counts leave possible, where the config does not give it."""
+    header = settings.logged
+    if (
+        not {"parameters", "parameters_rounding", "decayed_parameters", "not_decayed_parameters"}
+        <= header.keys()
+    ):
+        return None
+    vocabulary = settings.integer("padded_vocab_size") or settings.integer("vocab_size")
+    if vocabulary is None:
+        return None
+    return shape_from_counts(
+        decayed=int(header["decayed_parameters"].number),
+        not_decayed=int(header["not_decayed_parameters"].number),
+        printed=header["parameters"].number,
+        rounding=header["parameters_rounding"].number,
+        vocab_size=vocabulary,
     )
 
 

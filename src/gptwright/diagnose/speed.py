@@ -115,10 +115,16 @@ def _step_seconds(log: LogEvidence | None, seconds: Floats, clean: Booleans) -> 
 
 
 def _printed_mfu(log: LogEvidence) -> Fact | None:
-    mfu = log.train.mfu
-    known = np.isfinite(mfu) & (mfu > 0)
+    """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
+    train = log.train
+    known = np.isfinite(train.mfu) & (train.mfu > 0)
     if not known.any():
         return None
+    if log.format.time_includes_evaluation:
+        held = np.flatnonzero(np.isin(train.step, log.evals.step) & (train.step > train.step[0]))
+        before = known & (np.arange(len(train)) < (held[0] if len(held) else len(train)))
+        known = before if before.any() else known
+    mfu = train.mfu
     value = float(np.quantile(mfu[known], UNDISTURBED_QUANTILE, method="lower"))
     line = int(log.train.line[np.flatnonzero(known & (mfu == value))[0]])
     return Fact(
@@ -126,7 +132,7 @@ def _printed_mfu(log: LogEvidence) -> Fact | None:
         value=value,
         text=f"{value * 100:.2f} %",
         origin=Origin.LOGGED,
-        reason=f"upper tenth of the printed MFU, where no evaluation pulls it down (line {line})",
+        reason=f"the printed MFU where no evaluation pulls it down (line {line})",
         unit="fraction",
         source=f"log:{line}",
     )

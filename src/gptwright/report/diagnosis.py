@@ -3,7 +3,9 @@
 from rich.console import Console
 from rich.markup import escape
 
+from gptwright import units
 from gptwright.diagnose.engine import Diagnosis
+from gptwright.diagnose.forecast import forecast_run
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.facts import Fact
@@ -18,6 +20,24 @@ def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
     console.print(facts_table(run_facts(reading), title=_title(reading)))
     console.print()
     show_findings(console, diagnosis.findings, diagnosis.unknown)
+    _show_forecast(console, reading)
+
+
+def _show_forecast(console: Console, reading: Reading) -> None:
+    """Where the run is heading and what would pay, where its own curve says so."""
+    forecast = forecast_run(reading)
+    if forecast is None or (forecast.planned_end is None and not forecast.options):
+        return
+    console.print("[bold]where it is heading[/]")
+    planned, end = reading.progress.planned_steps, forecast.planned_end
+    if end is not None and planned is not None:
+        console.print(
+            f"  {forecast.curve.name} at the planned step {planned.number:,.0f}: about {end.likely:.3f},"
+            f" {end.low:.3f} to {end.high:.3f} in nine of ten such runs"
+        )
+    for option in forecast.options:
+        hours = f", {units.duration(option.hours * 3600)}" if option.hours is not None else ""
+        console.print(f"  {option.text}: {option.gain[0]:.2f} to {option.gain[1]:.2f} nats{hours}")
 
 
 def _title(reading: Reading) -> str:

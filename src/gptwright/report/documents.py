@@ -9,6 +9,7 @@ from typing import Any
 
 from gptwright.diagnose.compare import Comparison, Point
 from gptwright.diagnose.engine import Diagnosis
+from gptwright.diagnose.forecast import RunForecast, forecast_run
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.facts import Fact, Value
@@ -23,6 +24,28 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "run": run_summary(diagnosis.reading),
         "findings": [finding.document() for finding in diagnosis.findings],
         "unknown": [unknown.document() for unknown in diagnosis.unknown],
+        "forecast": forecast_document(forecast_run(diagnosis.reading)),
+    }
+
+
+def forecast_document(forecast: RunForecast | None) -> dict[str, Any] | None:
+    """Where a run is heading: 90 % interval at the planned end, and what would pay, in nats and hours."""
+    if forecast is None:
+        return None
+    end = forecast.planned_end
+    return {
+        "loss": forecast.curve.name,
+        "planned_end": {"low": end.low, "likely": end.likely, "high": end.high} if end is not None else None,
+        "gain_from_half_more_steps": forecast.gain_from_half_more,
+        "options": [
+            {
+                "text": option.text,
+                "gain_low": option.gain[0],
+                "gain_high": option.gain[1],
+                "hours": option.hours,
+            }
+            for option in forecast.options
+        ],
     }
 
 

@@ -22,13 +22,17 @@ n_head = 12
 n_embd = 384{width}
 vocab_size = 50304
 max_iters = 20000{steps}
+warmup_iters = 500{warmup}
 bias = False
 """
 
 
+NO_COMMENTS = dict.fromkeys(("accumulation", "batch", "width", "steps", "warmup"), "")
+
+
 def reading(tmp_path: Path, *, above: str = "", **after: str) -> Reading:
     comments = {name: f"  # {text}" if text else "" for name, text in after.items()}
-    text = SETTINGS.format_map({"accumulation": "", "batch": "", "width": "", "steps": ""} | comments)
+    text = SETTINGS.format_map(NO_COMMENTS | comments)
     path = tmp_path / "config.py"
     path.write_text(f"# {above}\n{text}" if above else text, encoding="utf-8")
     evidence = RunEvidence(
@@ -83,9 +87,7 @@ def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: 
 
 def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
-    path.write_text(
-        SETTINGS.format(accumulation="", batch="", width="", steps="") + "out_dir = 'out-gpt2-124M'\n"
-    )
+    path.write_text(SETTINGS.format_map(NO_COMMENTS) + "out_dir = 'out-gpt2-124M'\n")
     evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
     findings = [f for f in size_label_mismatch(read_run(evidence)) if isinstance(f, Finding)]
     assert "124M" in findings[0].message
@@ -105,6 +107,8 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
         ("accumulation", "8 sequences x 32 = 256 sequences per update", "512"),
         ("steps", "this makes the total number of tokens be 300B", "10.49B"),
         ("steps", "3 epochs", "1.049"),
+        ("warmup", "2000 steps of warm-up", "500"),
+        ("warmup", "10 % of the run", "2.5"),
         ("width", "64 channels per head", "32"),
         ("width", "heads of 64", "32"),
         ("accumulation", "effective batch size 256", "512"),
@@ -132,6 +136,7 @@ def test_a_stale_number_is_recomputed(tmp_path: Path, where: str, comment: str, 
         ("width", "was 768"),
         ("steps", "20 tokens per parameter would be 0.8B"),
         ("width", "32 channels per head"),
+        ("warmup", "warm up for 500 steps, 2.5 % of the run"),
         ("accumulation", "effective batch size 512"),
         ("accumulation", "effective batch of 524,288 tokens"),
     ],
@@ -142,7 +147,7 @@ def test_a_true_or_uncertain_comment_is_left_alone(tmp_path: Path, where: str, c
 
 def test_a_comment_on_the_data_is_not_about_the_run(tmp_path: Path) -> None:
     path = tmp_path / "config.py"
-    text = SETTINGS.format(accumulation="", batch="", width="", steps="")
+    text = SETTINGS.format_map(NO_COMMENTS)
     path.write_text(text.replace("dataset = 'fineweb'", "dataset = 'fineweb'  # sample of 100B tokens"))
     evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
     assert list(stale_comment(read_run(evidence))) == []

@@ -60,6 +60,7 @@ CONTEXT_BEFORE = re.compile(r"\bcontext(?:\W?(?:length|size|window))?(?:\W+(?:of
 EFFECTIVE_BATCH = re.compile(
     r"\b(?:effective|global|total|real)\W+batch(?:\W?size)?(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
 )
+STEPS = re.compile(r"^\W{0,2}(?:steps|iters|iterations|updates)\b", re.IGNORECASE)
 PERCENT = re.compile(r"^\s?(?:%|percent)")
 
 # Words that make a number of tokens the corpus's and not the run's.
@@ -204,7 +205,7 @@ def _word_after(claim: Claim) -> str:
 
 def _truths(reading: Reading, claim: Claim) -> list[Fact]:
     """What a claim may be about, computed from the values; empty where its subject is not certain."""
-    subjects = (_head_size, _context, _warmup_share)
+    subjects = (_head_size, _context, _warmup)
     found = next((truths for subject in subjects if (truths := subject(reading, claim))), [])
     configured = reading.speed.configured_tokens_per_step
     if found or configured is None:
@@ -230,11 +231,14 @@ def _context(reading: Reading, claim: Claim) -> list[Fact]:
     return [context] if context is not None and about else []
 
 
-def _warmup_share(reading: Reading, claim: Claim) -> list[Fact]:
+def _warmup(reading: Reading, claim: Claim) -> list[Fact]:
+    """Steps of warm-up, or its share of the run in percent."""
     warmup, steps = (reading.settings.given.get(name) for name in ("warmup_iters", "max_iters"))
-    if warmup is None or steps is None or claim.comment.field != "warmup_iters":
+    if warmup is None or claim.comment.field != "warmup_iters":
         return []
-    if not PERCENT.match(claim.after):
+    if STEPS.match(claim.after):
+        return [warmup]
+    if steps is None or not PERCENT.match(claim.after):
         return []
     return [derived("warmup_percent", 100 * warmup.number / steps.number, "warmup_iters / max_iters")]
 

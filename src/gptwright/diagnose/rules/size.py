@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from gptwright import units
 from gptwright.arithmetic.scaling import BESIROGLU, TOKENS_PER_PARAMETER, loss_terms
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.series import val_loss
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Confidence, Severity
 
@@ -47,13 +50,15 @@ def capacity_limited(reading: Reading) -> Iterator[Verdict]:
     if capacity < CAPACITY_OVER_DATA * data:
         return
     law = "A/N^a and B/D^b of the fitted law (Besiroglu 2024), differences only"
+    last = _last_quarter(reading)
+    seen = f" The last quarter of the run gained {last[0]:.2f}." if last is not None else ""
     yield finding(
         "capacity-limited",
         Severity.WARNING,
         Confidence.LIKELY,
         f"{tokens.text} tokens are {ratio:.0f} per parameter, {ratio / best.likely:.0f} times the"
         f" compute-optimal {best.likely:.0f}. Its size costs about {capacity:.2f} nats, the limited data only"
-        f" {data:.2f}; doubling the tokens would gain about {data - data_after:.2f}.",
+        f" {data:.2f}; doubling the tokens would gain about {data - data_after:.2f}.{seen}",
         [
             parameters,
             tokens,
@@ -61,9 +66,19 @@ def capacity_limited(reading: Reading) -> Iterator[Verdict]:
             derived("capacity_term", capacity, law, unit="nats"),
             derived("data_term", data, law, unit="nats"),
             derived("gain_from_doubling", data - data_after, law, unit="nats"),
+            *(last[1] if last is not None else ()),
         ],
         actions=_larger_model(reading),
     )
+
+
+def _last_quarter(reading: Reading) -> tuple[float, tuple[Fact, Fact]] | None:
+    """What validation gained over the last quarter of the steps, with the two evaluations."""
+    val = val_loss(reading)
+    if len(val) < 8:
+        return None
+    row = int(np.searchsorted(val.step, 0.75 * val.step[-1]))
+    return float(val.value[row] - val.value[-1]), (val.fact(row), val.fact(len(val) - 1))
 
 
 def _larger_model(reading: Reading) -> list[Action]:
