@@ -1,7 +1,7 @@
 """Bytes that a forward pass keeps for its backward pass, tensor by tensor.
 
-Every term is a tensor that autograd saves in `gptwright.model.gpt`, or one that its backward makes; nothing is
-fitted. `tests/arithmetic/test_memory_reference.py` holds the sums against torch's own tracker, and
+Every term is a tensor that autograd saves in `gptwright.model.gpt`, or one that its backward makes; nothing
+is fitted. `tests/arithmetic/test_memory_reference.py` holds the sums against torch's own tracker, and
 docs/memory.md lists the terms with the ways they were checked.
 
 Under autocast the residual stream, layer norms and the loss stay in 4-byte floats and everything between is
@@ -160,21 +160,28 @@ def recomputed_bytes(step: Step) -> int:
 def mlp_backward_bytes(step: Step) -> int:
     """What the MLP's backward pass has made when it is largest, beyond what was kept.
 
-    The gradient of GELU's output, four copies of B·T·C wide, and under autocast the incoming gradient in 16
-    bits, while everything that was kept is still there.
+    The gradient of GELU's output, four copies of B·T·C wide, while everything that was kept is still there
+    but the mask of the last dropout. The incoming gradient is the residual stream's own, unless autocast
+    or dropout makes another of it.
     """
-    cast = 1 if step.autocast else 0
-    return (4 + cast) * step.matmul_bytes * step.channels
+    low = step.matmul_bytes
+    incoming = low if step.autocast or step.shape.dropout else 0
+    return (4 * low + incoming - step.mask_bytes(low)) * step.channels
 
 
 def attention_backward_bytes(step: Step) -> int:
-    """The same for written-out attention, once the MLP and the attention's output have been let go.
+    """The same for written-out attention, beyond what the whole block kept; it can be negative.
 
-    Gradients of the probabilities and of the scores in float32; with dropout the second is made when a mask
-    is already gone.
+    Made: the gradients of the probabilities and of the scores in float32, that of the values, and the
+    residual stream's. Let go: the MLP's ten copies and attention's output, a residual stream, and of query,
+    key and value the last. With dropout the largest moment is one gradient earlier, when the value and the
+    output's gradient are still there and the other masks are not.
     """
-    gradients = FLOAT * (1 if step.shape.dropout else 2) * step.scores
-    return gradients - (1 + 8 + 1) * step.matmul_bytes * step.channels
+    low = step.matmul_bytes
+    if step.shape.dropout:
+        copies = 2 * FLOAT - 10 * low - 2 * step.mask_bytes(low)
+        return FLOAT * step.scores + copies * step.channels
+    return 2 * FLOAT * step.scores - (FLOAT + 10 * low) * step.channels
 
 
 def loss_bytes(step: Step) -> int:
@@ -182,11 +189,13 @@ def loss_bytes(step: Step) -> int:
 
     Without compilation: the log-softmax that was kept and two gradients, all float32, and the logits
     themselves if the loop still holds them. Compiled: the logits and their gradient in the matmul dtype;
-    the softmax is computed again inside the kernel that makes the gradient.
+    the softmax is computed again inside the kernel that makes the gradient. On a CPU that kernel was seen
+    to write the gradient over logits that nobody holds; a GPU's may too, which was not measured.
     """
     low = step.matmul_bytes
     if step.compiled:
-        return 2 * low * step.logits
+        overwritten = step.device_kind == "cpu" and not step.keeps_logits
+        return (1 if overwritten else 2) * low * step.logits
     return (3 * FLOAT + (low if step.keeps_logits else 0)) * step.logits
 
 

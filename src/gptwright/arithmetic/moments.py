@@ -163,13 +163,13 @@ def _update(step: Step) -> Moment:
     """The optimizer's step.
 
     Not fused, AdamW makes the root of every second moment: of all parameters at once on a GPU, where torch
-    picks its foreach form; elsewhere twice that of the largest one.
+    picks its foreach form; elsewhere, one after another, up to three tensors as large as the largest one.
     """
     counted = step.counted
     beside = 0
     if not step.fused_optimizer:
         largest = max(counted.token_embedding, counted.position_embedding, 4 * step.shape.n_embd**2)
-        beside = FLOAT * (counted.total if step.device_kind == "cuda" else 2 * largest)
+        beside = FLOAT * (counted.total if step.device_kind == "cuda" else 3 * largest)
     return Moment(phase="optimizer", gradients=FLOAT * counted.total + _buckets(step), update=beside)
 
 

@@ -48,14 +48,13 @@ COUNTS = ("device_count", "train_tokens", "val_tokens")
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
-    from gptwright.diagnose.engine import diagnose
-    from gptwright.diagnose.planned import read_plan
+    from gptwright.diagnose.planned import judge_plan, read_plan
     from gptwright.files import replace_text
     from gptwright.plan.backwards import Targets, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.plan import make_plan
-    from gptwright.report.documents import plan_document
+    from gptwright.report.plan_document import plan_document
     from gptwright.report.planned import show_plan, show_trials
     from gptwright.report.terminal import console_for
 
@@ -86,7 +85,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     final = LoadedConfig(plan.config, loaded.sources, loaded.without_effect)
     known = facts | {"vocab_size": plan.vocabulary}
     reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
-    diagnosis = diagnose(reading)
+    diagnosis = judge_plan(reading)
     unknown = (*plan.unknown, *diagnosis.unknown)
     if as_json:
         print_json(plan_document(plan, diagnosis.findings, unknown) | ({"trials": trials} if trials else {}))

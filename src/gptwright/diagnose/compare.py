@@ -22,7 +22,7 @@ from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, Value, derived
 from gptwright.findings import Action, Confidence, Finding, Severity
-from gptwright.record.evidence import Floats
+from gptwright.record.arrays import Floats
 
 MOST_POINTS = 12
 # 1.96 standard errors on either side hold 95 % of differences that are noise alone.

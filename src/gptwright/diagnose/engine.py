@@ -1,8 +1,8 @@
-"""Runs every rule over a reading: findings by severity, and the questions that stay open."""
+"""All rules: what they say of a run, and the reasoning behind each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gptwright.diagnose.judging import Diagnosis, judged
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule
 from gptwright.diagnose.rules import (
@@ -12,12 +12,12 @@ from gptwright.diagnose.rules import (
     failures,
     learning,
     outlook,
+    precision,
     schedule,
     size,
     throughput,
 )
 from gptwright.errors import ConfigError
-from gptwright.findings import Finding, Unknown
 
 RULES: tuple[Rule, ...] = (
     *failures.RULES,
@@ -28,37 +28,14 @@ RULES: tuple[Rule, ...] = (
     *outlook.RULES,
     *size.RULES,
     *schedule.RULES,
+    *precision.RULES,
     *throughput.RULES,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """What the rules say about a run.
-
-    Attributes:
-        reading: the run.
-        findings: the worst first; within a severity in the order of the rules.
-        unknown: questions that the evidence leaves open, each once.
-    """
-
-    reading: Reading
-    findings: tuple[Finding, ...]
-    unknown: tuple[Unknown, ...]
-
-
 def diagnose(reading: Reading) -> Diagnosis:
     """All findings of all rules, sorted by severity."""
-    findings: list[Finding] = []
-    unknown: dict[str, Unknown] = {}
-    for rule in RULES:
-        for verdict in rule.judge(reading):
-            if isinstance(verdict, Finding):
-                findings.append(verdict)
-            else:
-                unknown.setdefault(verdict.question, verdict)
-    findings.sort(key=lambda finding: finding.severity.rank)
-    return Diagnosis(reading, tuple(findings), tuple(unknown.values()))
+    return judged(reading, RULES)
 
 
 def explain(rule_id: str) -> str:

@@ -27,7 +27,7 @@ from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
 from gptwright.optim.schedule import learning_rate
-from gptwright.record.evidence import Floats, Integers
+from gptwright.record.arrays import Floats, Integers
 
 # What the decay of the learning rate takes off at GPT-2 size (docs/scaling.md).
 DECAY_GAIN = (0.08, 0.15)

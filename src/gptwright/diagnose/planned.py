@@ -5,10 +5,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gptwright.config.load import LoadedConfig
+from gptwright.diagnose.judging import Diagnosis, judged
 from gptwright.diagnose.reading import Reading, read_run
+from gptwright.diagnose.rule import Rule
+from gptwright.diagnose.rules import claims, precision, schedule, size
 from gptwright.facts import Fact, configured
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.evidence import Comment, ConfigEvidence, RunEvidence
+
+# The families that judge settings; the others need lines of a log.
+PLAN_RULES: tuple[Rule, ...] = (*claims.RULES, *size.RULES, *schedule.RULES, *precision.RULES)
+
+
+def judge_plan(reading: Reading) -> Diagnosis:
+    """What the rules say of a plan."""
+    return judged(reading, PLAN_RULES)
 
 
 def read_plan(

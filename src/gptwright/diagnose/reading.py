@@ -6,8 +6,6 @@ What cannot be known is None, and no rule may fire on it.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
@@ -138,17 +136,20 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
 
 
 def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
-    """The first and the last step that the log names, in its order."""
-    steps = np.concatenate([log.train.step, log.evals.step])
-    lines = np.concatenate([log.train.line, log.evals.line])
-    if not len(steps):
+    """The first step that the log names, and the last of its last process."""
+    rows = [
+        (int(line), int(step), int(segment))
+        for table in (log.train, log.evals)
+        for place in (0, -1)
+        if len(table)
+        for line, step, segment in [(table.line[place], table.step[place], table.segment[place])]
+    ]
+    if not rows:
         return None, None
-    order = np.argsort(lines, kind="stable")
-    first, last = order[0], order[-1]
-    segment = np.concatenate([log.train.segment, log.evals.segment])
-    final = np.flatnonzero(segment == segment.max())
-    last = final[np.argmax(steps[final])]
-    return _step("first_step", steps[first], lines[first]), _step("last_step", steps[last], lines[last])
+    line, step, _ = min(rows)
+    final = max(segment for _, _, segment in rows)
+    last_step, last_line = max((step, line) for line, step, segment in rows if segment == final)
+    return _step("first_step", step, line), _step("last_step", last_step, last_line)
 
 
 def _step(name: str, step: int, line: int) -> Fact:

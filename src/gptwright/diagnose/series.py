@@ -6,7 +6,7 @@ import numpy as np
 
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Fact, logged
-from gptwright.record.evidence import Booleans, Floats, Integers
+from gptwright.record.arrays import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,17 @@
-"""How fast a run went: the time of a step without what does not belong to it, and what it says about its
-size.
+"""How fast a run went, how many tokens a step holds, and what follows for the device.
 
-A printed step time may hold an evaluation, a checkpoint, or compilation; those lines are left out. A printed
-MFU is a running average over all of them, relative to whatever peak its trainer believes in, so it is read
-where it is least disturbed, and turned back into FLOP/s before anything is said about a device.
+Step times and the printed MFU are read in `timing.py`. Tokens per step are said by the log, by the config,
+and by the speed itself: MFU × its peak × time / FLOPs per token. A printed MFU is turned back into FLOP/s
+before anything is said about a device.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.evidence import Booleans, Floats, LogEvidence
+from gptwright.record.evidence import LogEvidence
 
-# The first lines of a process hold compilation, autotuning and cold caches.
-WARM_UP_LINES = 2
-# A running average (nanoGPT keeps 9/10 of the old value) that an evaluation has pulled down is back within
-# 2 % of the truth after some 20 lines, so the upper tenth of its values is the undisturbed one.
-UNDISTURBED_QUANTILE = 0.9
 # Tokens per step by inversion carry the errors of the printed MFU and of the FLOP convention (6 to 7 % at
 # GPT-2's shapes). Beyond 12 % the settings and the log contradict each other.
 INVERSION_TOLERANCE = 0.12
@@ -30,9 +22,7 @@ class Speed:
     """A run's speed.
 
     Attributes:
-        line_seconds: one optimizer step on each training line, as printed or from its printed rate.
-        clean: the training lines whose step time holds nothing but the step.
-        step_seconds: median over them.
+        step_seconds: median over the lines that time a step and nothing else.
         tokens_per_step: what the log says, else the config, else what the speed implies.
         implied_tokens_per_step: what MFU, time and size imply, on one device; None where they cannot.
         configured_tokens_per_step: the product of the config's batch settings.
@@ -42,8 +32,6 @@ class Speed:
         achieved_flops: FLOP/s on one device.
     """
 
-    line_seconds: Floats
-    clean: Booleans
     step_seconds: Fact | None
     tokens_per_step: Fact | None
     implied_tokens_per_step: Fact | None
@@ -56,85 +44,30 @@ class Speed:
 
 def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_count: int) -> Speed:
     """The speed that a log's lines give, with what follows from it."""
-    printed_mfu = _printed_mfu(log) if log else None
     basis = _basis(settings, log)
     configured = configured_tokens_per_step(settings)
     printed_tokens = settings.logged.get("tokens_per_step") or logged_cut(settings, device_count)
-    line_seconds = _line_seconds(log, printed_tokens or configured)
-    clean = clean_lines(log, line_seconds) if log else np.zeros(0, dtype=np.bool_)
-    seconds = _step_seconds(log, line_seconds, clean)
+    seconds = printed_mfu = rate = None
+    if log is not None:
+        # numpy, which a plan has no use for, is loaded with it.
+        from gptwright.diagnose.timing import printed_mfu_of, printed_rate, step_seconds
+
+        seconds = step_seconds(log, printed_tokens or configured)
+        printed_mfu, rate = printed_mfu_of(log), printed_rate(log)
     implied = _implied(sizes, seconds, printed_mfu, basis)
     per_step = printed_tokens or _tokens_per_step(configured, implied, device_count)
-    rate = _tokens_per_second(log, clean, seconds, per_step)
+    if seconds is not None and per_step is not None:
+        formula = f"{per_step.text} tokens a step / {seconds.text}"
+        rate = derived("tokens_per_second", per_step.number / seconds.number, formula, unit="tokens/s")
     return Speed(
-        line_seconds,
-        clean,
-        seconds,
-        per_step,
-        implied,
-        configured,
-        rate,
-        printed_mfu,
-        basis,
-        _achieved(sizes, rate, printed_mfu, basis, device_count),
-    )
-
-
-def _line_seconds(log: LogEvidence | None, per_step: Fact | None) -> Floats:
-    """Seconds a step on every training line; a trainer that prints only a rate gives them by it."""
-    if log is None:
-        return np.zeros(0, dtype=np.float64)
-    train = log.train
-    if np.isfinite(train.seconds).any() or per_step is None:
-        return train.seconds
-    with np.errstate(divide="ignore"):
-        seconds: Floats = per_step.number / train.tokens_per_second
-    return seconds
-
-
-def clean_lines(log: LogEvidence, seconds: Floats) -> Booleans:
-    """Which training lines time a step and nothing else: not the first of a process, none with an
-    evaluation."""
-    train = log.train
-    clean = np.isfinite(seconds) & (seconds > 0)
-    starts = np.flatnonzero(np.diff(train.segment, prepend=-1))
-    position = np.arange(len(train)) - np.repeat(starts, np.diff(np.append(starts, len(train))))
-    # A log of a few lines cannot spare two of them; one is what compilation needs.
-    clean &= position >= (WARM_UP_LINES if len(train) > 4 * WARM_UP_LINES else 1)
-    if log.format.time_includes_evaluation:
-        clean &= ~np.isin(train.step, log.evals.step)
-    return clean
-
-
-def _step_seconds(log: LogEvidence | None, seconds: Floats, clean: Booleans) -> Fact | None:
-    if log is None or not clean.any():
-        return None
-    lines = log.train.line[clean]
-    formula = f"median of {len(lines)} lines without evaluations and warm-up, lines {lines[0]} to {lines[-1]}"
-    return derived("step_seconds", float(np.median(seconds[clean])), formula, unit="seconds")
-
-
-def _printed_mfu(log: LogEvidence) -> Fact | None:
-    """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
-    train = log.train
-    known = np.isfinite(train.mfu) & (train.mfu > 0)
-    if not known.any():
-        return None
-    if log.format.time_includes_evaluation:
-        held = np.flatnonzero(np.isin(train.step, log.evals.step) & (train.step > train.step[0]))
-        before = known & (np.arange(len(train)) < (held[0] if len(held) else len(train)))
-        known = before if before.any() else known
-    mfu = train.mfu
-    value = float(np.quantile(mfu[known], UNDISTURBED_QUANTILE, method="lower"))
-    line = int(log.train.line[np.flatnonzero(known & (mfu == value))[0]])
-    return Fact(
-        name="printed_mfu",
-        value=value,
-        text=f"{value * 100:.2f} %",
-        origin=Origin.LOGGED,
-        reason=f"the printed MFU where no evaluation pulls it down (line {line})",
-        unit="fraction",
-        source=f"log:{line}",
+        step_seconds=seconds,
+        tokens_per_step=per_step,
+        implied_tokens_per_step=implied,
+        configured_tokens_per_step=configured,
+        tokens_per_second=rate,
+        printed_mfu=printed_mfu,
+        mfu_basis=basis,
+        achieved_flops=_achieved(sizes, rate, printed_mfu, basis, device_count),
     )
 
 
@@ -183,8 +116,8 @@ def configured_tokens_per_step(settings: Settings) -> Fact | None:
 
 
 def logged_cut(settings: Settings, device_count: int) -> Fact | None:
-    """Tokens a step where the log prints how each device cuts it, such as litgpt's micro-batches and
-    updates."""
+    """Tokens a step where the log prints how each device cuts it, as litgpt's micro-batches and updates
+    do."""
     accumulation = settings.logged.get("gradient_accumulation_steps")
     micro = settings.logged.get("micro_batch") or settings.given.get("batch_size")
     context = settings.get("block_size")
@@ -211,23 +144,6 @@ def _tokens_per_step(configured: Fact | None, implied: Fact | None, device_count
     value = configured.number * round(ratio)
     formula = f"{round(ratio)} × the config's {configured.text}, which is what time and MFU imply"
     return derived("tokens_per_step", int(value), formula, unit="tokens")
-
-
-def _tokens_per_second(
-    log: LogEvidence | None, clean: Booleans, seconds: Fact | None, per_step: Fact | None
-) -> Fact | None:
-    if seconds is not None and per_step is not None:
-        formula = f"{per_step.text} tokens a step / {seconds.text}"
-        return derived("tokens_per_second", per_step.number / seconds.number, formula, unit="tokens/s")
-    if log is None:
-        return None
-    rate: Floats = log.train.tokens_per_second
-    usable = np.isfinite(rate) & (clean if clean.any() else np.arange(len(rate)) >= 1)
-    if not usable.any():
-        return None
-    lines = log.train.line[usable]
-    formula = f"median of {len(lines)} printed rates, lines {lines[0]} to {lines[-1]}"
-    return derived("tokens_per_second", float(np.median(rate[usable])), formula, unit="tokens/s")
 
 
 def _achieved(

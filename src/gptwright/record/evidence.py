@@ -4,20 +4,20 @@ A log becomes two tables (training lines and evaluations), the facts of its head
 keeps the line it came from. Nothing is added: a value that a line does not have is NaN here, and stays so.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from gptwright.facts import Fact, Value
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
+if TYPE_CHECKING:
+    # A plan has settings and no tables, and numpy would cost it a fifth of its time.
+    from gptwright.record.arrays import Booleans, Floats, Integers
 
 
 class TrainLoss(StrEnum):

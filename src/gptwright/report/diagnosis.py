@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from gptwright import units
-from gptwright.diagnose.engine import Diagnosis
 from gptwright.diagnose.forecast import forecast_run
+from gptwright.diagnose.judging import Diagnosis
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.facts import Fact

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.scaling import value_of_next_pass
 from gptwright.arithmetic.trend import noise_of, offset_between, periodicity
 from gptwright.diagnose.evaluation import (
     CONTIGUOUS,
@@ -21,8 +20,6 @@ from gptwright.diagnose.series import eval_train_loss, train_loss, val_curve, va
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 
-# Up to four passes a repeated token is worth a fresh one; by the sixteenth a pass is worth two thirds of one.
-MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
 # A split of fewer windows than this, or whose own mean is this unsure, misleads every reading of it: recipes
 # differ by 0.01 to 0.05 nats.
 FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
@@ -69,28 +66,6 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
 def _epochs_at(reading: Reading, step: int) -> float | None:
     tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
     return step * tokens.number / unique.number if tokens is not None and unique is not None else None
-
-
-def many_epochs(reading: Reading) -> Iterator[Verdict]:
-    """Up to about four passes over the data a repeated token is worth a fresh one; the sixteenth pass is
-    worth two thirds of one, the fortieth 0.38, and all together never more than 16 (Muennighoff et al. 2023).
-    Beyond that training loss measures memory, and only validation says what was learned. It counts the passes
-    that were made, or that a plan without a log holds.
-    """
-    epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
-    if epochs is None or epochs.number <= MANY_EPOCHS:
-        return
-    seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
-    worth = value_of_next_pass(epochs.number)
-    yield finding(
-        "many-epochs",
-        Severity.WARNING if epochs.number > MEMORIZING_EPOCHS else Severity.INFO,
-        Confidence.CERTAIN,
-        f"{epochs.number:,.1f} passes over {unique.text if unique else 'the'} training tokens; one more is"
-        f" worth {worth:.2f} of a fresh one. Training loss measures memorization now; read validation.",
-        [epochs, seen or reading.progress.planned_tokens, unique],
-        actions=[Action("Add text, or end the run earlier.")],
-    )
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
@@ -326,7 +301,6 @@ def no_validation(reading: Reading) -> Iterator[Verdict]:
 
 RULES = (
     Rule("overfitting", overfitting),
-    Rule("many-epochs", many_epochs),
     Rule("dropout-in-train-loss", dropout_in_train_loss),
     Rule("val-below-train", val_below_train),
     Rule("small-val-split", small_val_split),

@@ -1,10 +1,10 @@
-"""The plan's own numbers: its length, its learning-rate schedule, its batch."""
+"""The plan's own numbers: its length, its passes over the data, its schedule, its batch."""
 
 import math
 from collections.abc import Iterator
 
 from gptwright import units
-from gptwright.arithmetic.scaling import TOKENS_PER_PARAMETER
+from gptwright.arithmetic.scaling import TOKENS_PER_PARAMETER, value_of_next_pass
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
@@ -19,6 +19,9 @@ LONG_TOKENS_PER_PARAMETER = 1000
 # Muennighoff et al. 2023: the fortieth pass over the same data is worth 0.38 of a fresh one and falling, and
 # all passes together never more than 16.4.
 LONG_EPOCHS = 40
+
+# Up to four passes a repeated token is worth a fresh one; by the sixteenth a pass is worth two thirds of one.
+MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
 
 # GPT-3's table: 6e-4 at width 768 for half a million tokens a step; larger widths take proportionally less.
 REFERENCE_RATE, REFERENCE_WIDTH, REFERENCE_TOKENS = 6e-4, 768, 2**19
@@ -199,8 +202,31 @@ def _reference_batch(reading: Reading) -> float:
     return float(min(REFERENCE_TOKENS, BATCH_AT * (tokens.number / BATCH_AT_TOKENS) ** BATCH_EXPONENT))
 
 
+def many_epochs(reading: Reading) -> Iterator[Verdict]:
+    """Up to about four passes over the data a repeated token is worth a fresh one; the sixteenth pass is
+    worth two thirds of one, the fortieth 0.38, and all together never more than 16 (Muennighoff et al. 2023).
+    Beyond that training loss measures memory, and only validation says what was learned. It counts the passes
+    that were made, or that a plan without a log holds.
+    """
+    epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
+    if epochs is None or epochs.number <= MANY_EPOCHS:
+        return
+    seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
+    worth = value_of_next_pass(epochs.number)
+    yield finding(
+        "many-epochs",
+        Severity.WARNING if epochs.number > MEMORIZING_EPOCHS else Severity.INFO,
+        Confidence.CERTAIN,
+        f"{epochs.number:,.1f} passes over {unique.text if unique else 'the'} training tokens; one more is"
+        f" worth {worth:.2f} of a fresh one. Training loss measures memorization now; read validation.",
+        [epochs, seen or reading.progress.planned_tokens, unique],
+        actions=[Action("Add text, or end the run earlier.")],
+    )
+
+
 RULES = (
     Rule("long-plan", long_plan),
     Rule("schedule-mismatch", schedule_mismatch),
     Rule("small-batch-for-lr", small_batch_for_lr),
+    Rule("many-epochs", many_epochs),
 )

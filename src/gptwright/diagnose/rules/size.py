@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from gptwright import units
 from gptwright.arithmetic.scaling import BESIROGLU, TOKENS_PER_PARAMETER, loss_terms
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.series import val_loss
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Confidence, Severity
 
@@ -74,10 +71,14 @@ def capacity_limited(reading: Reading) -> Iterator[Verdict]:
 
 def _last_quarter(reading: Reading) -> tuple[float, tuple[Fact, Fact]] | None:
     """What validation gained over the last quarter of the steps, with the two evaluations."""
+    if reading.log is None:
+        return None
+    from gptwright.diagnose.series import val_loss  # with numpy, which a plan has no use for
+
     val = val_loss(reading)
     if len(val) < 8:
         return None
-    row = int(np.searchsorted(val.step, 0.75 * val.step[-1]))
+    row = int(val.step.searchsorted(0.75 * val.step[-1]))
     return float(val.value[row] - val.value[-1]), (val.fact(row), val.fact(len(val) - 1))
 
 

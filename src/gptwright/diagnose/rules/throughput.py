@@ -8,10 +8,12 @@ from gptwright import units
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
+from gptwright.diagnose.timing import clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
-from gptwright.record.evidence import Booleans, Floats, Integers, LogEvidence
+from gptwright.record.arrays import Booleans, Floats, Integers
+from gptwright.record.evidence import LogEvidence
 
 # A basis within 5 % of the device's peak is the same device in another table's rounding.
 SAME_PEAK = 0.05
@@ -236,10 +238,11 @@ def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
     lines are there and are slower than the others; the first evaluation, which also holds compilation, is not
     counted. Source: the trainers' own sources.
     """
-    log, clean, seconds = reading.log, reading.speed.clean, reading.speed.step_seconds
-    if log is None or seconds is None or not log.format.time_includes_evaluation or not clean.any():
+    log, seconds = reading.log, reading.speed.step_seconds
+    if log is None or seconds is None or not log.format.time_includes_evaluation:
         return
-    train, times = log.train, reading.speed.line_seconds
+    train, times = log.train, line_seconds(log, reading.speed.tokens_per_step)
+    clean = clean_lines(log, times)
     slow = np.isin(train.step, log.evals.step) & (train.step > train.step[0])
     slow &= times > SLOW_WITH_EVALUATION * max(seconds.number, float(np.quantile(times[clean], 0.9)))
     if not slow.any():
@@ -254,7 +257,7 @@ def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
         " pull down.",
         [
             seconds,
-            *(_line_seconds(times, train.line, int(row)) for row in np.flatnonzero(slow)[:3]),
+            *(_seconds_fact(times, train.line, int(row)) for row in np.flatnonzero(slow)[:3]),
             derived("lines_with_evaluation", len(slowest), f"lines {lines[0]} to {lines[-1]} of the log"),
         ],
     )
@@ -266,18 +269,19 @@ def data_stall(reading: Reading) -> Iterator[Verdict]:
     compilation and are left out, and so is a run whose every step is slow. Source: a public run of
     build-nanogpt whose steps took up to 186 s at its shards' ends.
     """
-    log, clean, seconds = reading.log, reading.speed.clean, reading.speed.step_seconds
-    if log is None or seconds is None or clean.sum() < 20:
+    log, seconds = reading.log, reading.speed.step_seconds
+    if log is None or seconds is None:
         return
-    stalled = np.flatnonzero(
-        clean & (reading.speed.line_seconds > STALL_FACTOR * seconds.number) & ~_at_checkpoint(log)
-    )
+    times = line_seconds(log, reading.speed.tokens_per_step)
+    clean = clean_lines(log, times)
+    if clean.sum() < 20:
+        return
+    stalled = np.flatnonzero(clean & (times > STALL_FACTOR * seconds.number) & ~_at_checkpoint(log))
     if not len(stalled) or len(stalled) > 0.1 * clean.sum():
         return
-    steps, lost = log.train.step[stalled], float(reading.speed.line_seconds[stalled].sum())
+    steps, lost = log.train.step[stalled], float(times[stalled].sum())
     shown = ", ".join(
-        f"{step} ({units.duration(t)})"
-        for step, t in zip(steps[:5], reading.speed.line_seconds[stalled][:5], strict=False)
+        f"{step} ({units.duration(t)})" for step, t in zip(steps[:5], times[stalled][:5], strict=False)
     )
     yield finding(
         "data-stall",
@@ -287,7 +291,7 @@ def data_stall(reading: Reading) -> Iterator[Verdict]:
         f" them: {units.duration(lost)} waited on the lines that are logged.",
         [
             seconds,
-            *(_line_seconds(reading.speed.line_seconds, log.train.line, int(row)) for row in stalled[:5]),
+            *(_seconds_fact(times, log.train.line, int(row)) for row in stalled[:5]),
         ],
         causes=[
             Cause("the next shard of data was read when it was needed", Confidence.LIKELY),
@@ -305,7 +309,7 @@ def _at_checkpoint(log: LogEvidence) -> Booleans:
     return after | np.isin(lines + 1, marks)
 
 
-def _line_seconds(seconds: Floats, lines: Integers, row: int) -> Fact:
+def _seconds_fact(seconds: Floats, lines: Integers, row: int) -> Fact:
     value = float(seconds[row])
     return Fact(
         name="step_seconds",

@@ -10,7 +10,7 @@ from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
-from gptwright.record.readers.shapes import WHOLE, Shape
+from gptwright.record.readers.shapes import FROM_LINE_START, WHOLE, Shape
 from gptwright.record.readers.steps import step_before
 from gptwright.record.readers.tables import Rows
 
@@ -36,7 +36,7 @@ AUTORESEARCH = Reader(
             r"step {step} \({_}%\) \| loss: {loss} \| lrm: {_} \| dt: {ms}ms \| tok/sec: {tokens_per_second}"
             r" \| mfu: {mfu_percent}% \| epoch: {_} \| remaining: {_}s",
         ),
-        Shape("eval", r"^val_bpb: +{val_bpb}" + WHOLE[6]),
+        Shape("eval", FROM_LINE_START + r"val_bpb: +{val_bpb}" + WHOLE[6]),
     ),
     headers=(
         Header(r"^Vocab size: {vocab_size}"),

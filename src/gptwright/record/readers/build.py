@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from gptwright.facts import Fact, Value
-from gptwright.record.evidence import Event, EventKind, Integers
+from gptwright.record.arrays import Integers
+from gptwright.record.evidence import Event, EventKind
 from gptwright.record.readers.fields import Floats
 from gptwright.record.readers.headers import LATE, Said, fact
 from gptwright.record.readers.shapes import Columns
@@ -54,6 +55,11 @@ class Builder:
         rows.append(line)
         rows.extend(values)
         self._last_row_line = line
+
+    def amend(self, columns: Columns, value: float) -> None:
+        """Sets the first value of the last row of a layout, which a later line has told."""
+        rows = self.tables[columns]
+        rows[len(rows) - len(columns.fields)] = value
 
     def block(self, columns: Columns, lines: Integers, numbers: Floats) -> None:
         """Adds many rows at once."""

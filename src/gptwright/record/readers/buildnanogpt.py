@@ -56,7 +56,7 @@ BUILD_NANOGPT = Reader(
         gpt2_shaped=True,
         defaults=DEFAULTS,
     ),
-    begins=re.compile(r"step +\d+ \||validation loss:|^\d+ (?:train|val) "),
+    begins=re.compile(r"step +\d+ \||validation loss:|(?:^|[\s:])\d+ (?:train|val) \d"),
     shapes=(
         Shape(
             "train",

@@ -133,4 +133,4 @@ class Events:
         capacity = CAPACITY.search(text)
         if capacity:
             number, unit = capacity[1] or capacity[3], capacity[2] or capacity[4]
-            self._build.fact("device_memory_bytes", float(number) * BYTES[unit], line)
+            self._build.fact("device_memory_bytes", round(float(number) * BYTES[unit]), line)

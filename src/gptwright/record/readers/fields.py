@@ -13,7 +13,8 @@ Floats = npt.NDArray[np.float64]
 # Bounded, so that no line can make a pattern or a number explode.
 INTEGER = r"\d{1,12}"
 REAL = r"[-+]?\d{1,12}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,2})?"
-LOSS = rf"(?:{REAL}|[-+]?(?:nan|NaN|NAN|inf|Inf|Infinity))"
+POSITIVE = REAL.removeprefix("[-+]?")
+LOSS = rf"[-+]?(?:{POSITIVE}|nan|NaN|NAN|inf|Inf|Infinity)"
 GROUPED = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?:\.\d{1,20})?"
 
 Known = Callable[[Floats], npt.NDArray[np.bool_]]
@@ -55,11 +56,11 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "val_bpb": Field(column="val_bpb", pattern=LOSS),
         "train_standard_error": Field(column="train_standard_error"),
         "val_standard_error": Field(column="val_standard_error"),
-        "seconds": Field(column="seconds"),
-        "ms": Field(column="seconds", scale=1e-3),
-        "steps_per_second": Field(column="steps_per_second"),
-        "clock_seconds": Field(column="clock"),
-        "clock_ms": Field(column="clock", scale=1e-3),
+        "seconds": Field(column="seconds", pattern=POSITIVE),
+        "ms": Field(column="seconds", pattern=POSITIVE, scale=1e-3),
+        "steps_per_second": Field(column="steps_per_second", pattern=POSITIVE),
+        "clock_seconds": Field(column="clock", pattern=POSITIVE),
+        "clock_ms": Field(column="clock", pattern=POSITIVE, scale=1e-3),
         "tokens_per_second": Field(column="tokens_per_second", pattern=GROUPED),
         "mfu": Field(column="mfu"),
         # nanoGPT's -100 % before its fifth step, llm.c's for a device that it does not know
@@ -68,7 +69,7 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "mfu_percent_or_zero": Field(column="mfu", scale=1e-2, known=_positive),
         "learning_rate": Field(column="learning_rate", pattern=LOSS),
         "grad_norm": Field(column="grad_norm", pattern=LOSS),
-        "micro_ms": Field(column="micro_seconds", scale=1e-3),
+        "micro_ms": Field(column="micro_seconds", pattern=POSITIVE, scale=1e-3),
         "sequences": Field(column="sequences", pattern=INTEGER),
         "skipped": Field(column="skipped", pattern=INTEGER),
         "memory_gib": Field(column="memory_bytes", scale=2.0**30),

@@ -163,7 +163,9 @@ def _read(name: str, unit: str, text: str) -> Said | None:
         return Said(name, int(text.replace(",", "")))
     if name in REALS:
         value = float(text) * SCALES.get(unit, 1.0)
-        return Said(name, value) if math.isfinite(value) and value > 0 else None
+        if not math.isfinite(value) or value <= 0:
+            return None
+        return Said(name, round(value) if name.endswith("_bytes") else value)
     if name in FLAGS:
         return Said(name, text == "True")
     words = text.strip()

@@ -1,6 +1,7 @@
 """Hugging Face Trainer: the dicts that it prints, and `trainer_state.json`.
 
-A printed dict has no step; the progress bar before it has. Newer releases print numbers as strings, and bars
+A printed dict has no step; the progress bar before it has. Where that still shows the step of the dict before,
+the bar behind it has, if this log draws its bar anew behind each dict; otherwise the dict has no step. Newer releases print numbers as strings, and bars
 and dicts share lines. `loss` is the mean over the steps since the dict before, in training mode; evaluation
 dicts have `eval_loss`; `train_loss` at the end is the mean of the whole run and no point of a curve. In
 trainer_state.json each dict has its step, and lies over several lines: its line is that of its loss.
@@ -8,6 +9,7 @@ trainer_state.json each dict has its step, and lies over several lines: its line
 Without any bar the dicts are numbered in order, and the evidence says so, because nothing says the step.
 """
 
+import math
 import re
 from collections.abc import Callable
 
@@ -43,6 +45,11 @@ class Dicts:
         self._total: int | None = None
         self._last_total: int | None = None
         self._count = 0
+        self._last_step: float | None = None
+        self._last_said: dict[str, float] = {}
+        self._awaits_bar = False
+        self._is_first_behind = False
+        self._redraws = False
 
     def take(self, text: str, line: int) -> bool:
         """Takes the dicts of a line, or a line of a dict that lies over several."""
@@ -72,14 +79,24 @@ class Dicts:
             done, total = int(bar[1]), int(bar[2])
             self._bars[total] = done
             self._last_total = total
+            if total == self._total:
+                self._see_bar_behind(done)
+
+    def _see_bar_behind(self, done: int) -> None:
+        if done == self._last_step:
+            self._redraws |= not self._awaits_bar and self._is_first_behind
+        elif self._awaits_bar and self._redraws:
+            self._build.amend(TRAIN, done)
+            self._last_step, self._awaits_bar = float(done), False
+        self._is_first_behind = False
 
     def _dict(self, text: str, line: int) -> bool:
         said = {name: float(value) for name, value in ITEM.findall(text)}
         if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
             if self._total is None and self._last_total is not None:
                 self._total = self._last_total
-            step = self._step(said)
-            rate, norm = said.get("learning_rate", float("nan")), said.get("grad_norm", float("nan"))
+            step = self._fresh_step(said)
+            rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
             self._build.row(TRAIN, line, (step, said["loss"], rate, norm))
         elif "eval_loss" in said:
             self._build.row(EVAL, line, (self._step(said, counts=False), said["eval_loss"]))
@@ -88,6 +105,16 @@ class Dicts:
         else:
             return False
         return True
+
+    def _fresh_step(self, said: dict[str, float]) -> float:
+        """The step of a training dict; NaN where the last bar is that of the dict before."""
+        step = self._step(said)
+        self._awaits_bar = step == self._last_step and "step" not in said and said != self._last_said
+        self._last_said, self._is_first_behind = said, True
+        if self._awaits_bar:
+            return math.nan
+        self._last_step = step
+        return step
 
     def _step(self, said: dict[str, float], *, counts: bool = True) -> float:
         if "step" in said:

@@ -129,13 +129,13 @@ LLMC = Reader(
             r" \| \({ms} ms \| {tokens_per_second} tok/s\)",
         ),
         CPU,
-        Shape("train", r"\bs:{step} trl:{loss} lr:{learning_rate} norm:{grad_norm}" + WHOLE[2]),
-        Shape("train", rf"\bs:{{step}} trl:{{loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),
-        Shape("eval", rf"\bs:{{step}} tel:{{val_loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),
+        Shape("train", r"s:{step} trl:{loss} lr:{learning_rate} norm:{grad_norm}" + WHOLE[2]),
+        Shape("train", r"s:{step} trl:{loss}" + WHOLE[6]),
+        Shape("eval", rf"s:{{step}} tel:{{val_loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),
         # the reference prints all digits
         Shape(
             "eval",
-            r"(?<![,:|] )(?<!\w)val loss {val_loss}(?:(?<=\d{4})|(?<=nan)|(?<=inf))(?![\w.,])",
+            r"(?<!, )(?<!\w)val loss {val_loss}(?:(?<=\d{4})|(?<=nan)|(?<=inf))(?![\w.,])",
             weight=0.5,
         ),
     ),

@@ -21,7 +21,7 @@ def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
     train["seconds"] = np.where(rate > 0, 1 / np.where(rate > 0, rate, 1.0), np.nan)
     peak = highest(train, "memory_bytes")
     if peak is not None:
-        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", peak[0]), peak[1])
+        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", round(peak[0])), peak[1])
 
 
 MLX = Reader(

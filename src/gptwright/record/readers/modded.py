@@ -19,7 +19,7 @@ from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import WHOLE, Columns, Shape
 from gptwright.record.readers.tables import Rows
 
-ROW = re.compile(r"={50,}\s*")
+ROW = re.compile(r"={20,}")
 MORE_LOSSES = r"(?: val_(?!bpb)\w{1,20}:[\d.]{1,20}){0,4}"
 CLOCK_MS = r" train_time:{clock_ms}ms"
 CLOCK_SECONDS = r" train_time:{clock_seconds}s\b"
@@ -69,8 +69,8 @@ MODDED = Reader(
         Shape("eval", STEP + r" val_loss:{val_loss}" + MORE_LOSSES + CLOCK_SECONDS),
         Shape("eval", STEP + r" val_loss:{val_loss} val_bpb:{val_bpb}" + CLOCK_MS),
         Shape("eval", STEP + r" val_loss:{val_loss} val_bpb:{val_bpb}" + CLOCK_SECONDS),
-        Shape("train", rf"\bs:{{step}} trl:{{loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),
-        Shape("eval", rf"\bs:{{step}} tel:{{val_loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),
+        Shape("train", r"s:{step} trl:{loss}" + WHOLE[6]),
+        Shape("eval", r"s:{step} tel:{val_loss}" + WHOLE[6]),
     ),
     headers=(
         Header(r"^\|\s+\d+\s+{device}\s+(?:On|Off|N/A)\s+\|"),
@@ -79,5 +79,5 @@ MODDED = Reader(
     ),
     special=_after_the_source,
     finish=_finish,
-    signs=((re.compile(r"^={80,}\s*$"), 0.5),),
+    signs=((re.compile(r"^={20,}$"), 0.5),),
 )

@@ -14,9 +14,9 @@ from gptwright.facts import Value
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
-from gptwright.record.readers.nanogpt import EVAL, HEADERS, TRAIN
+from gptwright.record.readers.nanogpt import HEADERS, TRAIN
 from gptwright.record.readers.reader import Reader
-from gptwright.record.readers.shapes import Columns, Shape
+from gptwright.record.readers.shapes import Columns, Shape, same_decimals
 
 FORMAT = LogFormat(
     name="gptwright",
@@ -123,17 +123,21 @@ LOG = Reader(
             r"step {step}: train loss {train_loss}, val loss {val_loss}"
             r" \(standard errors {train_standard_error}, {val_standard_error}\)",
         ),
-        EVAL,
+        Shape(
+            "eval",
+            r"step {step}: train loss {train_loss}, val loss {val_loss}(?! ?\()(?![\d.])",
+            weight=0.5,
+            check=same_decimals,
+        ),
     ),
+    signs=((re.compile(r"^device: .{1,80}, (?:float|bfloat)|\(standard err"), 5.0),),
     headers=(
         Header(r"^vocab_size = {vocab_size}$"),
         Header(
             r"^device: {device}, {settings.dtype}, measured matmul peak {mfu_peak_flops@TFLOPs} TFLOP/s",
-            weight=5.0,
         ),
         Header(
             r"^device: {device}, {settings.dtype}, measured matmul peak {mfu_peak_flops@GFLOPs} GFLOP/s",
-            weight=5.0,
         ),
         *HEADERS,
     ),

@@ -6,14 +6,17 @@ header line that only one trainer prints decides between trainers that share the
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from gptwright.errors import RunError
 from gptwright.record.evidence import EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
+from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.huggingface import HUGGING_FACE
 from gptwright.record.readers.lecture import LECTURE
 from gptwright.record.readers.lines import LONGEST_LINE, Text
@@ -27,7 +30,7 @@ from gptwright.record.readers.modded import MODDED
 from gptwright.record.readers.nanochat import NANOCHAT
 from gptwright.record.readers.nanogpt import NANOGPT
 from gptwright.record.readers.ours import LOG, METRICS
-from gptwright.record.readers.reader import Passage, Reader
+from gptwright.record.readers.reader import Passage, Reader, unstamped
 from gptwright.record.readers.tables import (
     Rows,
     Segments,
@@ -60,6 +63,8 @@ READERS: tuple[Reader, ...] = (
 ANY_BEGINNING = re.compile("|".join(f"(?:{reader.begins.pattern})" for reader in READERS))
 # Lines of data that settle whose log it is.
 ENOUGH = 40.0
+# Trainers that share most of their lines; what only one of them prints decides.
+RIVAL = 0.7
 # A broken line has no whole shape, only a beginning.
 WEIGHT_OF_BEGINNING = 0.001
 # Beginnings of data lines that are enough to see whose they are and whether a terminal wrapped them.
@@ -119,7 +124,11 @@ def _recognized(sample: list[str]) -> Reader | None:
     """The reader whose lines these are; None if no line is anybody's."""
     data = _data_scores(sample)
     best = max(data.values(), default=0.0)
-    rivals = [reader for reader in READERS if data.get(reader, 0.0) >= best]
+    if 0 < best < 1:
+        # No line is whole: a terminal wrapped the log, and only putting it together shows whose it is.
+        data = {reader: score + _rows_of(reader, sample) for reader, score in data.items()}
+        best = max(data.values())
+    rivals = [reader for reader in READERS if data.get(reader, 0.0) >= RIVAL * best]
     scores = {reader: data.get(reader, 0.0) + _other_score(reader, sample) for reader in rivals}
     winner = max(rivals, key=lambda reader: scores[reader])
     return winner if scores[winner] > 0 else None
@@ -139,10 +148,19 @@ def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
     return scores
 
 
+def _rows_of(reader: Reader, sample: list[str]) -> int:
+    """How many rows a reader gets out of a sample."""
+    passage = Passage(reader, _width(reader, sample))
+    for number, line in enumerate(sample, 1):
+        passage.line(line, number)
+    passage.end()
+    return sum(len(rows) for rows in passage.build.tables.values())
+
+
 def _other_score(reader: Reader, sample: list[str]) -> float:
     """How far header lines and other signs speak for a reader."""
     score = 0.0
-    for line in sample[:HEADER_LINES]:
+    for line in map(unstamped, sample[:HEADER_LINES]):
         score += sum(weight for sign, weight in reader.signs if sign.search(line))
         score += sum(header.weight for header in reader.headers if header.search(line))
     return score
@@ -167,7 +185,7 @@ def _evidence(text: Text, reader: Reader, build: Builder) -> LogEvidence:
     build.hazards["repeated lines"] += train.drop_repeats() + evals.drop_repeats()
     log_format = (reader.finish(build, train, evals) if reader.finish else None) or reader.format
     build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
-    _plan(build, train)
+    _plan(build, (train, evals))
     resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
     segments = Segments(train, evals, build.process_starts, resumes)
     if segments.runs > 1:
@@ -187,9 +205,11 @@ def _evidence(text: Text, reader: Reader, build: Builder) -> LogEvidence:
     )
 
 
-def _plan(build: Builder, train: Rows) -> None:
+def _plan(build: Builder, tables: Sequence[Rows]) -> None:
     """Takes the planned steps that data lines print, from the last of them."""
-    planned = train["planned_steps"]
-    if "planned_steps" not in build.header and len(train) and planned[-1] > 0:
-        build.fact("planned_steps", int(planned[-1]), int(train.line[-1]))
-        build.process_starts.pop()
+    for rows in tables:
+        planned = np.flatnonzero(rows["planned_steps"] > 0)
+        if "planned_steps" not in build.header and len(planned):
+            last = planned[-1]
+            said = Said("planned_steps", int(rows["planned_steps"][last]))
+            build.header["planned_steps"] = fact(said, int(rows.line[last]))

@@ -22,13 +22,19 @@ from gptwright.record.readers.runs import Form
 from gptwright.record.readers.shapes import Shape
 from gptwright.record.readers.tables import Rows
 
+Seams = tuple[int, ...]
 Taker = Callable[[str, int], bool]
 Finish = Callable[[Builder, Rows, Rows], LogFormat | None]
 
 # What programs put in front of a line: times, levels, ranks, names of modules and hosts, quotes.
 PREFIX = re.compile(
-    r"(?:[\s>|*()-]|\[[^\[\]]{1,60}\]|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?"
-    r"|(?:DEBUG|INFO|WARNING|ERROR|root|stdout|stderr)\b|rank ?\d{1,4}\b|[\w.-]{1,60}:(?!\S))*+"
+    r"(?:[\s>|*():-]|\[[^\[\]]{1,60}\]|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?"
+    r"|(?:DEBUG|INFO|WARNING|ERROR|root|stdout|stderr)\b|rank ?\d{1,4}\b|[\w.-]{1,60}(?=: ))*+"
+)
+# The same where a header line follows, which may begin with a bar or spaces of its own.
+STAMP = re.compile(
+    r"(?:(?:\[[^\[\]]{1,60}\]:?|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?|\d{1,4}:"
+    r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-) ?|> ?)*+"
 )
 NO_DIGITS = dict.fromkeys(map(ord, "0123456789"), "0")
 MOST_PREFIXES = 1_000
@@ -76,17 +82,23 @@ class Reader:
         return 1.0 if self.whole is not None and self.whole.search(text) else 0.0
 
 
+def unstamped(text: str) -> str:
+    """A line without the times and ranks in front of it and the spaces behind."""
+    stamp = STAMP.match(text)
+    return text[stamp.end() if stamp else 0 :].rstrip()
+
+
 @dataclass(slots=True)
 class Pending:
     """Pieces of a line that a terminal may have broken.
 
     Attributes:
         pieces: each with its line number.
-        heads: what they may be when put together: a break may have eaten a space.
+        heads: what they may be when put together, as a break may have eaten a space, and where the breaks are.
     """
 
     pieces: list[tuple[str, int]]
-    heads: list[str]
+    heads: list[tuple[str, Seams]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,31 +198,34 @@ class Passage:
             return
         self._give_up()
         if self._width and len(text) == self._width:
-            self._pending = Pending([(text, number)], [text])
+            self._pending = Pending([(text, number)], [(text, ())])
         elif not self._understood(text, number) and self.reader.begins.search(text):
             if self._width:
-                self._pending = Pending([(text, number)], [text])
+                self._pending = Pending([(text, number)], [(text, ())])
             else:
                 self.build.lines_skipped += 1
 
-    def _understood(self, text: str, number: int, seam: int | None = None) -> bool:
-        """Takes what a line says, if anything; with `seam`, only what stands on both sides of that place."""
-        if self._data(text, number, seam):
+    def _understood(self, text: str, number: int, seams: Seams = ()) -> bool:
+        """Takes what a line says, if anything; with `seams`, only if it stands on both sides of one."""
+        if self._data(text, number, seams):
             return True
-        if self._special is not None and self._special(text, number):
+        told = unstamped(text)
+        in_front = len(text.rstrip()) - len(told)
+        if self._special is not None and not (self._torn and self.reader.whole is None):
+            if self._special(told, number):
+                return True
+        if self._header(told, number, tuple(seam - in_front for seam in seams)):
             return True
-        if self._header(text, number, seam):
-            return True
-        return seam is None and self._events.read(text, number, full_width=len(text) == self._width)
+        return not seams and self._events.read(text, number, full_width=len(text) == self._width)
 
-    def _data(self, text: str, number: int, seam: int | None) -> bool:
+    def _data(self, text: str, number: int, seams: Seams) -> bool:
         begin = 0
         while len(text) - begin >= SHORTEST:
             found = self._first(text, begin)
             if found is None:
                 break
             shape, match = found
-            if seam is not None and not match.start() < seam < match.end():
+            if seams and not _crosses(match, seams):
                 break
             proper = match.start() == begin or self._belongs(text[begin : match.start()])
             self.build.row(shape, number, shape.values(match))
@@ -247,46 +262,61 @@ class Passage:
             self.build.lines_skipped += 1
         return False
 
-    def _header(self, text: str, number: int, seam: int | None) -> bool:
-        taken = False
-        for header in self.reader.headers:
-            match = header.search(text)
-            if match is None or (seam is not None and not match.start() < seam < match.end()):
-                continue
+    def _header(self, text: str, number: int, seams: Seams) -> bool:
+        found = [(header, match) for header in self.reader.headers if (match := header.search(text))]
+        if seams and not any(_crosses(match, seams) for _, match in found):
+            return False
+        for header, match in found:
             if self._torn and match.end() == len(text) and text[-1].isdigit():
                 continue
-            taken = True
             for said in header.said(match):
                 self.build.said(said, number)
-        return taken
+        return bool(found)
 
     def _joined(self, pending: Pending, text: str, number: int) -> bool:
         """Tries the pieces of a broken line with the next; True if that was taken or may be one of more."""
         if self.reader.begins.match(text):
             return False
-        heads = []
-        last, first_word = pending.pieces[-1][0], FIRST_WORD.match(text)
-        for head in pending.heads:
-            if len(last) == self._width:
-                heads.append((head + text, len(head)))
-            if first_word is not None and len(last) + 1 + len(first_word[1]) > self._width:
-                heads.append((f"{head} {text.lstrip()}", len(head)))
-        for whole, seam in heads:
-            if self._understood(whole, pending.pieces[0][1], seam):
-                self.build.hazards["joined wrapped lines"] += 1
-                self._pending = None
-                return True
-        if heads and len(pending.pieces) < MOST_PIECES and FILLED * self._width <= len(text) <= self._width:
-            pieces = [*pending.pieces, (text, number)]
-            self._pending = Pending(pieces, [whole for whole, _ in heads[:MOST_HEADS]])
+        heads = self._put_together(pending, text)
+        may_go_on = bool(heads) and len(pending.pieces) < MOST_PIECES
+        if not (may_go_on and len(text) == self._width) and self._whole(heads, pending):
+            self._pending = None
+            return True
+        if may_go_on and FILLED * self._width <= len(text) <= self._width:
+            self._pending = Pending([*pending.pieces, (text, number)], heads[:MOST_HEADS])
             return True
         return False
 
+    def _put_together(self, pending: Pending, text: str) -> list[tuple[str, Seams]]:
+        """The ways in which the next line may go on the pieces: at the full width, or for want of room."""
+        last, first_word = pending.pieces[-1][0], FIRST_WORD.match(text)
+        heads = []
+        for head, seams in pending.heads:
+            if len(last) == self._width:
+                heads.append((head + text, (*seams, len(head))))
+            if first_word is not None and len(last) + 1 + len(first_word[1]) > self._width:
+                heads.append((f"{head} {text.lstrip()}", (*seams, len(head))))
+        return heads
+
+    def _whole(self, heads: list[tuple[str, Seams]], pending: Pending) -> bool:
+        """Whether one of the ways to put pieces together says something on both sides of a break."""
+        for whole, seams in heads:
+            if self._understood(whole, pending.pieces[0][1], seams):
+                self.build.hazards["joined wrapped lines"] += 1
+                return True
+        return False
+
     def _give_up(self) -> None:
-        """Takes pieces that do not fit together one by one."""
+        """Takes pieces as they are: all together, or else one by one."""
         pending, self._pending = self._pending, None
         if pending is None:
+            return
+        if len(pending.pieces) > 1 and self._whole(pending.heads, pending):
             return
         for text, number in pending.pieces:
             if not self._understood(text, number) and self.reader.begins.search(text):
                 self.build.lines_skipped += 1
+
+
+def _crosses(match: re.Match[str], seams: Seams) -> bool:
+    return any(match.start() < seam < match.end() for seam in seams)

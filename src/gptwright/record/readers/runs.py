@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gptwright.record.readers.fields import FIELDS, PLACEHOLDER, Floats, without_fields
+from gptwright.record.readers.fields import FIELDS, GROUPED, PLACEHOLDER, Floats, without_fields
 
 # Text in which the numbers of a line can be found by their characters alone.
 PLAIN_TEXT = re.compile(r"(?:[A-Za-z0-9_:,|/%;= ]| [+*]|\\[|()])*")
@@ -111,8 +111,10 @@ class Run:
                 exponents.append(width + 1 if power else -1)
                 decimals.append(places)
             width += 2 if power else 1
-            pattern += text + r"[-+]?+\d++(?:,\d{3})*+" + (rf"\.\d{{{places}}}" if places else "")
-            pattern += r"e[-+]\d\d" if power else ""
+            # Never more than the field's own pattern allows.
+            pattern += text + (r"[-+]?+" if FIELDS[name].pattern.startswith("[-+]?") else "") + r"\d++"
+            pattern += r"(?:,\d{3})*+" if GROUPED in FIELDS[name].pattern else ""
+            pattern += (rf"\.\d{{{places}}}" if places else "") + (r"e[-+]\d\d" if power else "")
         width += len(DIGITS.findall(self._texts[-1]))
         return Form(
             match=re.compile(rf"(?:{prefix}{pattern}{self._texts[-1]} *\n)++", re.ASCII).match,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gptwright.record.evidence import Floats, Integers
+from gptwright.record.arrays import Floats, Integers
 from gptwright.record.readers.tables import Rows
 
 

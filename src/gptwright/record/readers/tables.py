@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gptwright.record.evidence import Booleans, EvalLines, Event, EventKind, Floats, Integers, TrainLines
+from gptwright.record.arrays import Booleans, Floats, Integers
+from gptwright.record.evidence import EvalLines, Event, EventKind, TrainLines
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.shapes import Columns
 

@@ -23,7 +23,7 @@ ONE_DEVICE = "tokens per second of one device"
 def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
     peak = highest(train, "memory_bytes")
     if peak is not None:
-        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", peak[0]), peak[1])
+        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", round(peak[0])), peak[1])
     devices = _devices(build.header)
     if devices is not None:
         build.header["world_size"] = devices

@@ -1,0 +1,85 @@
+"""Step times, rates and the MFU as a log's lines print them, without what does not belong to them.
+
+A printed step time may hold an evaluation, a checkpoint, or compilation; those lines are left out. A printed
+MFU is a running average over all of them, so it is read where it is least disturbed.
+"""
+
+import numpy as np
+
+from gptwright.facts import Fact, Origin, derived
+from gptwright.record.arrays import Booleans, Floats
+from gptwright.record.evidence import LogEvidence
+
+# The first lines of a process hold compilation, autotuning and cold caches.
+WARM_UP_LINES = 2
+# A running average (nanoGPT keeps 9/10 of the old value) that an evaluation has pulled down is back within
+# 2 % of the truth after some 20 lines, so the upper tenth of its values is the undisturbed one.
+UNDISTURBED_QUANTILE = 0.9
+
+
+def line_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Floats:
+    """Seconds a step on every training line; a trainer that prints only a rate gives them by it."""
+    train = log.train
+    if np.isfinite(train.seconds).any() or tokens_per_step is None:
+        return train.seconds
+    with np.errstate(divide="ignore"):
+        seconds: Floats = tokens_per_step.number / train.tokens_per_second
+    return seconds
+
+
+def clean_lines(log: LogEvidence, seconds: Floats) -> Booleans:
+    """Which training lines time a step and nothing else: no first line of a process, no evaluation."""
+    train = log.train
+    clean = np.isfinite(seconds) & (seconds > 0)
+    starts = np.flatnonzero(np.diff(train.segment, prepend=-1))
+    position = np.arange(len(train)) - np.repeat(starts, np.diff(np.append(starts, len(train))))
+    # A log of a few lines cannot spare two of them; one is what compilation needs.
+    clean &= position >= (WARM_UP_LINES if len(train) > 4 * WARM_UP_LINES else 1)
+    if log.format.time_includes_evaluation:
+        clean &= ~np.isin(train.step, log.evals.step)
+    return clean
+
+
+def step_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Fact | None:
+    """The median step, in seconds."""
+    seconds = line_seconds(log, tokens_per_step)
+    clean = clean_lines(log, seconds)
+    if not clean.any():
+        return None
+    lines = log.train.line[clean]
+    formula = f"median of {len(lines)} lines without evaluations and warm-up, lines {lines[0]} to {lines[-1]}"
+    return derived("step_seconds", float(np.median(seconds[clean])), formula, unit="seconds")
+
+
+def printed_rate(log: LogEvidence) -> Fact | None:
+    """The median of the printed tokens per second, over all devices."""
+    rate = log.train.tokens_per_second
+    usable = np.isfinite(rate) & (np.arange(len(rate)) >= 1)
+    if not usable.any():
+        return None
+    lines = log.train.line[usable]
+    formula = f"median of {len(lines)} printed rates, lines {lines[0]} to {lines[-1]}"
+    return derived("tokens_per_second", float(np.median(rate[usable])), formula, unit="tokens/s")
+
+
+def printed_mfu_of(log: LogEvidence) -> Fact | None:
+    """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
+    train = log.train
+    known = np.isfinite(train.mfu) & (train.mfu > 0)
+    if not known.any():
+        return None
+    if log.format.time_includes_evaluation:
+        held = np.flatnonzero(np.isin(train.step, log.evals.step) & (train.step > train.step[0]))
+        before = known & (np.arange(len(train)) < (held[0] if len(held) else len(train)))
+        known = before if before.any() else known
+    value = float(np.quantile(train.mfu[known], UNDISTURBED_QUANTILE, method="lower"))
+    line = int(train.line[np.flatnonzero(known & (train.mfu == value))[0]])
+    return Fact(
+        name="printed_mfu",
+        value=value,
+        text=f"{value * 100:.2f} %",
+        origin=Origin.LOGGED,
+        reason=f"the printed MFU where no evaluation pulls it down (line {line})",
+        unit="fraction",
+        source=f"log:{line}",
+    )
