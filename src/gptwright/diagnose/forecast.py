@@ -31,6 +31,8 @@ from gptwright.record.arrays import Floats, Integers
 
 # What the decay of the learning rate takes off at GPT-2 size (docs/scaling.md).
 DECAY_GAIN = (0.08, 0.15)
+# Measured at 124M; sizes within a factor of ten are taken to be like it.
+LIKE_GPT2 = (1.2e7, 1.3e9)
 # Up to four passes a repeated token is worth a fresh one.
 FRESH_PASSES = 4
 SCHEDULE = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters")
@@ -163,7 +165,8 @@ def schedule_config(reading: Reading) -> TrainConfig | None:
 
 def _at_planned_end(reading: Reading, fit: CurveFit, lr_known: bool) -> Forecast | None:
     planned = reading.progress.planned_steps
-    if planned is None or planned.number <= fit.last_tokens:
+    # The last line lies up to a log interval before the end.
+    if planned is None or planned.number <= 1.1 * fit.last_tokens:
         return None
     fractions = lr_fractions(reading, np.array([int(planned.number)])) if lr_known else None
     config = schedule_config(reading)
@@ -190,7 +193,8 @@ def _options(
                 hours=hours / 2 if hours is not None else None,
             )
         )
-    if lr_fraction is not None and lr_fraction > 0.5:
+    like_gpt2 = parameters is not None and LIKE_GPT2[0] <= parameters.number <= LIKE_GPT2[1]
+    if lr_fraction is not None and lr_fraction > 0.5 and like_gpt2:
         options.append(Option(text="letting the learning rate decay to its end", gain=DECAY_GAIN, hours=None))
     epochs = reading.progress.epochs
     fresh = epochs is None or epochs.number <= FRESH_PASSES

@@ -34,8 +34,13 @@ class Machine:
     peak: Fact | None
 
 
-def machine_of(settings: Settings) -> Machine:
-    """The device that the facts and the log name, with its tabled peak in the run's dtype."""
+def machine_of(settings: Settings, *, measured_here: bool) -> Machine:
+    """The device that the facts and the log name, with its peak in the run's dtype.
+
+    Args:
+        settings: log, config and stated facts.
+        measured_here: whether the peak that the log prints was measured on the run's own device.
+    """
     name, logged_name = settings.stated.get("device"), settings.logged.get("device")
     name = name or logged_name
     text = str(name.value) if name is not None else ""
@@ -43,6 +48,7 @@ def machine_of(settings: Settings) -> Machine:
     is_cpu = is_cpu_name(text) or (match is None and settings.word("device") == "cpu")
     count = settings.integer("device_count") or settings.integer("world_size")
     dtype = _dtype(settings, match, is_cpu)
+    measured = settings.logged.get("mfu_peak_flops") if measured_here else None
     return Machine(
         name=name,
         logged_name=logged_name,
@@ -52,7 +58,7 @@ def machine_of(settings: Settings) -> Machine:
         count=count or 1,
         count_known=count is not None,
         dtype=dtype,
-        peak=peak_fact(match.spec, dtype) if match and dtype else None,
+        peak=(peak_fact(match.spec, dtype) if match and dtype else None) or measured,
     )
 
 

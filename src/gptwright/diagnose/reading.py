@@ -97,7 +97,9 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
         seconds_per_step: what a plan expects of a run that has no log yet.
     """
     settings = Settings.of(evidence)
-    machine = machine_of(settings)
+    machine = machine_of(
+        settings, measured_here=evidence.log is not None and evidence.log.format.measures_peak
+    )
     sizes = sizes_of(settings, evidence.log)
     speed = speed_of(settings, sizes, evidence.log, machine.count)
     progress = _progress(settings, sizes, speed, evidence.log)

@@ -123,7 +123,8 @@ def config_mismatch(reading: Reading) -> Iterator[Verdict]:
 def _other_rate(reading: Reading) -> list[tuple[str, Fact, Fact]]:
     """A printed learning rate above the config's, or one that never came near it after the warm-up."""
     train, given = reading.train, reading.settings.given.get("learning_rate")
-    if train is None or given is None or not np.isfinite(train.learning_rate).any():
+    multiple = reading.log is not None and reading.log.format.prints_rate_multiple
+    if train is None or given is None or multiple or not np.isfinite(train.learning_rate).any():
         return []
     row = int(np.nanargmax(train.learning_rate))
     highest = float(train.learning_rate[row])

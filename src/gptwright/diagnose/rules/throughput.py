@@ -47,6 +47,8 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
     if printed is None or basis is None:
         yield from _unknown_to_the_trainer(reading)
         return
+    if reading.log is not None and reading.log.format.measures_peak:
+        return
     if reading.machine.is_cpu:
         yield finding(
             "mfu-basis",

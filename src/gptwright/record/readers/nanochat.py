@@ -23,17 +23,18 @@ FORMAT = LogFormat(
     has_dropout=False,
     evaluates_train=False,
     time_includes_evaluation=False,
+    prints_rate_multiple=True,
 )
 # `promised_flops_per_sec_h100` of the first builds.
 OLD_FORMAT = replace(FORMAT, mfu_peak_flops=989e12)
 
 HEAD = (
-    r"step {step}(?:/{planned_steps})? \({_}%\) \| loss: {loss} \| lrm: {_} \| dt: {ms}ms"
+    r"step {step}(?:/{planned_steps})? \({_}%\) \| loss: {loss} \| lrm: {learning_rate} \| dt: {ms}ms"
     r" \| tok/sec: {tokens_per_second} \| "
 )
 CURRENT = Shape(
     "train",
-    r"step {step}/{planned_steps} \({_}%\) \| loss: {loss} \| lrm: {_} \| dt: {ms}ms"
+    r"step {step}/{planned_steps} \({_}%\) \| loss: {loss} \| lrm: {learning_rate} \| dt: {ms}ms"
     r" \| tok/sec: {tokens_per_second} \| bf16_mfu: {mfu_percent_or_zero} \| epoch: {_} pq: {_} rg: {_}"
     r" \| total time: {_}m \| eta: {_}m",
 )

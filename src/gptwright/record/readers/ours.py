@@ -25,6 +25,7 @@ FORMAT = LogFormat(
     evaluates_train=True,
     time_includes_evaluation=False,
     gpt2_shaped=True,
+    measures_peak=True,
 )
 TRAIN_FIELDS = ("step", "loss", "seconds", "tokens_per_second", "mfu", "lr", "grad_norm")
 TRAIN_ROW = Columns(

@@ -233,6 +233,8 @@ class Passage:
             if proper and not begin and not self._width:
                 self._learn(shape, text, match.start())
             begin = match.end()
+            if seams:
+                break
         if begin and begin < len(text) and self.reader.begins.search(text, begin):
             self.build.lines_skipped += 1
         return begin > 0
@@ -275,7 +277,7 @@ class Passage:
 
     def _joined(self, pending: Pending, text: str, number: int) -> bool:
         """Tries the pieces of a broken line with the next; True if that was taken or may be one of more."""
-        if self.reader.begins.match(text):
+        if self.reader.begins.match(unstamped(text).lstrip()):
             return False
         heads = self._put_together(pending, text)
         may_go_on = bool(heads) and len(pending.pieces) < MOST_PIECES

@@ -75,7 +75,7 @@ class Rows:
 
     def drop_stepless(self) -> int:
         """Drops rows of which nothing says the step."""
-        stepless = np.isnan(self["step"])
+        stepless = ~np.isfinite(self["step"])
         if stepless.any():
             self.take(~stepless)
         return int(stepless.sum())
