@@ -4,12 +4,12 @@
 a step needs, at any size and without the memory. The model is ours, and so is the step: forward under
 autocast, backward, a fused AdamW, gradients set to None.
 
-A CPU's autocast leaves layer norms in what they are given where a GPU's computes them and the loss in
-float32; `GpuAutocast` does as the GPU.
+Three things differ on a CPU, and `LikeAGpu` does as the GPU: autocast computes layer norms and the loss in
+float32, dropout keeps a byte an element, and attention with dropout still runs in a fused kernel.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -28,19 +28,25 @@ from gptwright.model.gpt import GPT
 IN_FLOAT32 = (F.layer_norm, F.cross_entropy)
 
 
-class GpuAutocast(TorchFunctionMode):
-    """Computes in float32 what a GPU's autocast does."""
+class LikeAGpu(TorchFunctionMode):
+    """Runs on a CPU what keeps the same tensors as a GPU's kernels."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func not in IN_FLOAT32 or not torch.is_autocast_enabled("cpu"):
-            return func(*args, **(kwargs or {}))
-        with torch.autocast("cpu", enabled=False):
-            return func(*map(_as_float32, args), **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func in IN_FLOAT32 and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return func(*map(_as_float32, args), **kwargs)
+        if func is F.dropout and kwargs["p"]:
+            return torch.native_dropout(args[0], kwargs["p"], True)[0]
+        if func is F.scaled_dot_product_attention:
+            # A GPU's kernel draws its mask again from a seed, so to memory it is as if there were none.
+            kwargs = kwargs | {"dropout_p": 0.0}
+        return func(*args, **kwargs)
 
 
-class PeakTracker(MemTracker):
+class PeakTracker(MemTracker):  # type: ignore[no-untyped-call]
     """torch's tracker without its table of modules, which takes most of its time and adds nothing here."""
 
     def _update_peak_stats(self, peak_state: Any) -> None:
@@ -63,33 +69,30 @@ def tracked_peak(
     """Bytes of tensors at the peak of a step, after the optimizer has its moments.
 
     More than two micro-batches are tracked as two: the second already finds the first one's gradients.
-    `gpu` False is a step on a real CPU, with its own autocast.
+    `gpu` False is a step as a CPU makes it.
     """
-    with FakeTensorMode(), contextlib.ExitStack() as stack:
+    kernels = LikeAGpu if gpu else contextlib.nullcontext
+    attention = contextlib.nullcontext() if flash else sdpa_kernel(SDPBackend.MATH)
+    with FakeTensorMode(), attention:
         model = GPT(shape)
         optimizer = torch.optim.AdamW(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu
         )
         _make_moments(model, optimizer)
         if checkpointing:
-            _checkpoint_blocks(model)
+            _checkpoint_blocks(model, kernels)
         tokens_BT = torch.zeros(micro_batch, shape.block_size, dtype=torch.long)
         tracker = PeakTracker()
         tracker.track_external(model, optimizer)
-        if not flash:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if gpu:
-            stack.enter_context(GpuAutocast())
         with tracker:
             for _ in range(min(accumulation, 2)):
                 tracker.reset_mod_stats()
-                with _autocast(dtype):
+                with kernels(), _autocast(dtype):
                     loss = model(tokens_BT, tokens_BT) / accumulation
                 loss.backward()
                 del loss
             optimizer.step()
-    peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
-    return cast("int", peak["Total"])
+    return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
 
 
 def _as_float32(value: Any) -> Any:
@@ -110,13 +113,19 @@ def _make_moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad(set_to_none=True)
 
 
-def _checkpoint_blocks(model: GPT) -> None:
+def _checkpoint_blocks(model: GPT, kernels: Callable[[], AbstractContextManager[object]]) -> None:
     for block in cast("Iterable[nn.Module]", model.transformer["h"]):
-        block.forward = _checkpointed(block.forward)
+        block.forward = _checkpointed(block.forward, kernels)
 
 
-def _checkpointed(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _checkpointed(
+    forward: Callable[..., Tensor], kernels: Callable[[], AbstractContextManager[object]]
+) -> Callable[..., Tensor]:
+    def with_kernels(x_BTC: Tensor, **others: Any) -> Tensor:
+        with kernels():  # again, because torch computes again outside of the first one
+            return forward(x_BTC, **others)
+
     def run(x_BTC: Tensor, **others: Any) -> Tensor:
-        return cast("Tensor", checkpoint(forward, x_BTC, use_reentrant=False, **others))
+        return cast("Tensor", checkpoint(with_kernels, x_BTC, use_reentrant=False, **others))
 
     return run

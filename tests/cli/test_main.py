@@ -1,5 +1,6 @@
 """The command starts in a blink without torch, and answers mistakes with one message."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,6 +50,26 @@ def test_preparing_characters_needs_no_torch(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "d" / "manifest.json").is_file()
+
+
+def test_planning_needs_no_torch() -> None:
+    done = without_torch("plan", "gpt2-124m", "--device", "RTX 4070", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["parameters"]["nanogpt"] == 123_587_328
+
+
+def test_diagnosing_and_comparing_need_no_torch(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        log = "number of parameters: 40.56M\nstep 0: train loss 10.8684, val loss 10.8727\n"
+        (tmp_path / name / "log.txt").write_text(
+            log + "iter 0: loss 10.8720, time 32025.45ms, mfu -100.00%\n"
+        )
+    diagnosed = without_torch("diagnose", str(tmp_path / "a"), "--json")
+    assert diagnosed.returncode == 0, diagnosed.stderr
+    assert json.loads(diagnosed.stdout)["run"]["parameters"] == 40_560_000
+    compared = without_torch("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    assert json.loads(compared.stdout)["schema"] == "gptwright.comparison/1"
 
 
 @pytest.mark.parametrize("arguments", [("train",), ("env",), ("sample", "somewhere")])

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gptwright.diagnose.engine import Diagnosis, diagnose
+from gptwright.diagnose.engine import diagnose
+from gptwright.diagnose.judging import Diagnosis
 from gptwright.diagnose.reading import read_run
 from gptwright.facts import Fact
 from gptwright.findings import Finding

@@ -15,7 +15,7 @@ import pytest
 Document = dict[str, Any]
 Cli = Callable[..., Any]
 
-NARROW = {
+NARROW: dict[str, Any] = {
     "dataset": "fineweb",
     "gradient_accumulation_steps": 32,
     "batch_size": 16,
@@ -34,7 +34,7 @@ NARROW = {
     "compile": True,
     "bias": False,
 }
-WIDE = NARROW | {
+WIDE: dict[str, Any] = NARROW | {
     "gradient_accumulation_steps": 64,
     "batch_size": 8,
     "n_embd": 768,
@@ -153,7 +153,8 @@ def plan(gptwright: Cli, config: Path, *options: str) -> Document:
 def one(document: Document, name: str) -> Document:
     found = [finding for finding in document["findings"] if finding["id"] == name]
     assert found, f"{name} is not among {[f['id'] for f in document['findings']]}"
-    return found[0]
+    first: Document = found[0]
+    return first
 
 
 def text_of(finding: Document) -> str:

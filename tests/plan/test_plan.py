@@ -12,7 +12,7 @@ from gptwright.facts import Fact, stated
 from gptwright.plan.batch import divisors, fit, same_step
 from gptwright.plan.plan import Plan, make_plan
 
-GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "bias": False}
+GPT2: dict[str, Any] = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "bias": False}
 
 
 def planned(card: str | None = "RTX 4070", count: int = 1, **settings: Any) -> Plan:

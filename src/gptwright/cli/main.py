@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     try:
-        gptwright.main(args=arguments, prog_name="gptwright", standalone_mode=False)
+        # What a verb returns is None; click returns the status of an `Exit`.
+        return gptwright.main(args=arguments, prog_name="gptwright", standalone_mode=False) or 0
     except GptwrightError as error:
         from gptwright.report.terminal import show_error
 

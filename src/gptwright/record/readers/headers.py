@@ -16,6 +16,8 @@ from gptwright.record.readers.fields import REAL
 from gptwright.record.readers.shapes import mark_of
 
 COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?!,?\d)"
+# What is printed as `1.65e+14` is cut where it lacks the exponent.
+SCIENTIFIC = r"\d\.\d{1,12}e[-+]\d\d(?!\d)|-?(?:inf|nan)"
 WORDS = r"[^|\n]{1,120}?"
 
 # The unit of each fact that has one, as `units.text` knows it.
@@ -150,8 +152,10 @@ def _pattern(name: str, unit: str | None) -> str:
         return REAL
     if name in COUNTS:
         return COUNT
+    if name in ("flops_per_token", "mfu_peak_flops"):
+        return SCIENTIFIC
     if name in REALS:
-        return rf"{REAL}(?![\d.])|-?(?:inf|nan)"
+        return rf"{REAL}(?![\w.])|-?(?:inf|nan)"
     return "True|False" if name in FLAGS else WORDS
 
 

@@ -47,7 +47,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         each = micro / step
     # A resumed run may have changed its accumulation; the last is that of the last run.
-    whole = each[(each >= 1) & (each == np.round(each))]
+    whole = each[np.isfinite(each) & (each >= 1) & (each == np.round(each))]
     if len(whole):
         accumulation = int(whole[-1])
         formula = "micro-batches over steps of the training lines"

@@ -1,0 +1,95 @@
+"""Predicted memory of trainings on a CPU against what the kernel counted for a process that made them.
+
+Another build of torch takes another amount to load, so a training of next to nothing is measured first and
+takes the place of the constant; where torch has no GPU libraries the constant itself is checked.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptwright.arithmetic.memory import PROCESS, training_memory
+from gptwright.arithmetic.shape import ModelShape
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from Linux' /proc"),
+]
+
+
+def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int:
+    settings = {
+        "n_layer": shape.n_layer,
+        "n_head": shape.n_head,
+        "n_embd": shape.n_embd,
+        "block_size": shape.block_size,
+        "vocab_size": shape.vocab_size,
+        "dropout": shape.dropout,
+        "batch_size": micro_batch,
+        "gradient_accumulation_steps": accumulation,
+        "dtype": "float32",
+        "compile": False,
+        "device": "cpu",
+    }
+    command = [sys.executable, str(SCRIPT), "--one", json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert not done.returncode, done.stderr
+    peak: int = json.loads(done.stdout.splitlines()[-1])["process"]
+    return peak
+
+
+def shape(
+    n_layer: int, n_head: int, n_embd: int, block_size: int, vocab_size: int, dropout: float = 0.0
+) -> ModelShape:
+    return ModelShape(
+        n_layer=n_layer,
+        n_head=n_head,
+        n_embd=n_embd,
+        block_size=block_size,
+        vocab_size=vocab_size,
+        bias=False,
+        tie_weights=True,
+        dropout=dropout,
+    )
+
+
+@functools.cache
+def bare_process() -> int:
+    return measured_peak(shape(1, 1, 8, 8, 64), 1, 1)
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch loads GPU libraries too")
+def test_the_process_itself() -> None:
+    assert bare_process() == pytest.approx(PROCESS, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "micro_batch", "accumulation"),
+    [
+        (shape(6, 6, 192, 128, 65), 64, 1),  # all in the heap
+        (shape(4, 4, 256, 256, 8000), 16, 1),  # logits with a mapping of their own
+        (shape(2, 4, 256, 256, 50304), 4, 2),  # nearly all of it logits
+        (shape(4, 4, 128, 64, 65), 64, 4),  # old gradients among the activations
+        (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
+    ],
+)
+def test_within_ten_percent_of_the_measured_peak(
+    model: ModelShape, micro_batch: int, accumulation: int
+) -> None:
+    measured = measured_peak(model, micro_batch, accumulation)
+    predicted = training_memory(
+        model,
+        micro_batch=micro_batch,
+        dtype="float32",
+        compiled=False,
+        accumulation=accumulation,
+        device_kind="cpu",
+    )
+    assert predicted.total - PROCESS + bare_process() == pytest.approx(measured, rel=0.1), predicted
