@@ -36,7 +36,7 @@ def trained(folder: Path, options: list[str], out: str) -> float:
     lines = (folder / out / "metrics.jsonl").read_text("utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     rates = [r["tokens_per_second"] for r in records if r["kind"] == "train"][1:]
-    return statistics.median(rates)
+    return float(statistics.median(rates))
 
 
 def main() -> None:
