@@ -9,7 +9,7 @@ Weights, gradients and AdamW's moments are float32, 16 bytes a parameter. `zero_
 the gradients, so with one micro-batch a step there are none while the activations are largest; with several
 there are. A graph that `torch.compile` made hands out all its gradients at its end, beside those there are.
 
-Nothing here needs torch; an answer takes some 20 microseconds. Checked against torch's tracker and against
+Nothing here needs torch; an answer takes some tens of microseconds. Checked against torch's tracker and against
 processes that ran: docs/memory.md.
 """
 
@@ -35,9 +35,9 @@ PROCESS = 333 * MIB
 COMPILER = 96 * MIB
 
 # glibc's malloc gives tensors of 32 MiB and more a mapping of their own, and returns it; smaller ones share a
-# heap, in which freed gaps stay (aligned blocks do not fit into gaps of their own size: glibc bug 14581). By
-# how much the process grew beyond its tensors, as a share of those in the heap: 0.14 to 0.29 without
-# accumulation, 0.33 to 0.64 with it, where old gradients lie among activations (20 trainings, glibc 2.36).
+# heap, in which freed gaps stay (aligned allocations obstruct their merging: glibc bug 30723). By
+# how much the process grew beyond its tensors, as a share of those in the heap: a median of 0.22 without
+# accumulation and 0.40 with it, where old gradients lie among activations (20 trainings, glibc 2.36).
 # With MALLOC_MMAP_THRESHOLD_=65536 the gaps are gone and the tensors alone are right within 1 %.
 OWN_MAPPING = 32 * MIB
 HEAP_GAPS = {1: 0.22, 2: 0.4}
@@ -123,7 +123,7 @@ def training_memory(
         flash=flash,
         keeps_logits=keeps_logits,
     )
-    peak = max(moments(step), key=lambda moment: moment.total)
+    peak = max(moments(step), key=lambda moment: moment.total + _overhead(step, moment))
     weights = FLOAT * step.counted.total
     return TrainingMemory(
         weights=weights,
@@ -194,20 +194,23 @@ def usable_bytes(device_bytes: int) -> int:
     return max(0, device_bytes - max(device_bytes // 20, 600 * MIB))
 
 
-def _overhead(step: Step, peak: Moment) -> int:
+def _overhead(step: Step, moment: Moment) -> int:
+    """What the process holds beside the tensors of a moment."""
     if step.device_kind == "cuda":
         return CUDA_OVERHEAD
     process = PROCESS + (COMPILER if step.compiled else 0)
     if step.device_kind == "mps":
         return process
-    return process + int(_heap_bytes(step, peak) * HEAP_GAPS[min(step.accumulation, 2)])
+    return process + int(_heap_bytes(step, moment) * HEAP_GAPS[min(step.accumulation, 2)])
 
 
-def _heap_bytes(step: Step, peak: Moment) -> int:
-    """Bytes of tensors that malloc keeps in its heap: all but logits and token tables that are too large."""
-    heap = 3 * FLOAT * step.counted.total + peak.total
-    if FLOAT * step.logits >= OWN_MAPPING:
-        heap -= peak.logits
+def _heap_bytes(step: Step, moment: Moment) -> int:
+    """Bytes of tensors that malloc keeps in its heap: all but a token table or logits that are too large.
+
+    Logits and their gradients, three tensors at most, count until they are too large and no further after.
+    """
+    tensors = 3 * FLOAT * step.counted.total + moment.total
+    heap = tensors - moment.logits + min(moment.logits, 3 * OWN_MAPPING)
     if FLOAT * step.counted.token_embedding >= OWN_MAPPING:
         heap -= 3 * FLOAT * step.counted.token_embedding
     return heap

@@ -182,8 +182,8 @@ def _standing_gradients(step: Step) -> int:
 def _buckets(step: Step) -> int:
     """DistributedDataParallel's buckets, together as large as the gradients.
 
-    Its documentation of `gradient_as_bucket_view`, which is off by default, says that this much is saved
-    when gradients are views of the buckets.
+    Making gradients views of the buckets (`gradient_as_bucket_view`, off by default) saves this much: 8250 to
+    7183 MB with 1 GB of parameters where it was introduced (pytorch#41954).
     """
     return FLOAT * step.counted.total if step.data_parallel else 0
 

@@ -35,6 +35,8 @@ DECAY_GAIN = (0.08, 0.15)
 LIKE_GPT2 = (1.2e7, 1.3e9)
 # Up to four passes a repeated token is worth a fresh one.
 FRESH_PASSES = 4
+# Seeds differ by as much.
+NO_GAIN = 0.005
 SCHEDULE = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters")
 
 
@@ -185,7 +187,7 @@ def _options(
     hours = None
     if reading.speed.step_seconds is not None and reading.progress.last_step is not None:
         hours = reading.speed.step_seconds.number * reading.progress.last_step.number / 3600
-    if gain_from_half_more is not None and gain_from_half_more > 0:
+    if gain_from_half_more is not None and gain_from_half_more > NO_GAIN:
         options.append(
             Option(
                 text="half as many steps again",

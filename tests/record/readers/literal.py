@@ -161,7 +161,7 @@ def _is_said(fact: Fact, log: Literal, line: int) -> bool:
     if fact.name.endswith("_rounding"):
         # Half a unit of the last digit, so twice that is a power of ten.
         return math.log10(2 * fact.number) == round(math.log10(2 * fact.number))
-    if "*" in log.lines[line - 1] and "=" in log.lines[line - 1]:
+    if any("*" in text and "=" in text for text in log.lines[line - 1 : line + 1]):
         return True
     rounded = (0.0, 0.5) if fact.unit in ("bytes", "parameters") else (0.0,)
     found = log.numbers(line)

@@ -232,6 +232,7 @@ def nanochat(*, old: bool = False) -> Sample:
             f" | tok/sec: {rate:,} | {name}: 43.32{tail} | total time: {step / 50:.2f}m{eta}",
             step=step,
             loss=float(loss),
+            learning_rate=1.0,
             seconds=float(ms) * 1e-3,
             tokens_per_second=rate,
             mfu=43.32 * 1e-2,

@@ -164,7 +164,8 @@ def _read(name: str, unit: str, text: str) -> Said | None:
         decimals = len(text.partition(".")[2])
         return Said(name, round(float(text) * 1e6), 0.5e6 * 10.0**-decimals)
     if name in COUNTS:
-        return Said(name, int(text.replace(",", "")))
+        count = int(text.replace(",", ""))
+        return Said(name, count) if count else None
     if name in REALS:
         value = float(text) * SCALES.get(unit, 1.0)
         if not math.isfinite(value) or value <= 0:
