@@ -9,8 +9,8 @@ Weights, gradients and AdamW's moments are float32, 16 bytes a parameter. `zero_
 the gradients, so with one micro-batch a step there are none while the activations are largest; with several
 there are. A graph that `torch.compile` made hands out all its gradients at its end, beside those there are.
 
-Nothing here needs torch; an answer takes some tens of microseconds. Checked against torch's tracker and against
-processes that ran: docs/memory.md.
+Nothing here needs torch; an answer takes some tens of microseconds. It is checked against torch's tracker and
+against processes that ran: docs/memory.md.
 """
 
 from dataclasses import dataclass, fields

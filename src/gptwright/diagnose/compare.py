@@ -242,8 +242,7 @@ def _curve(a: Reading, b: Reading) -> tuple[Series, Series]:
 
 
 def _points(a: Reading, b: Reading, unit: Callable[[Reading], Fact | None]) -> tuple[Point, ...]:
-    """Both losses at equal amounts of `unit` × steps, at the evaluations of one inside the range of the
-    other."""
+    """Both losses at equal amounts of `unit` × steps: at evaluations that lie in the range of both."""
     units = unit(a), unit(b)
     by_steps = all(r.speed.tokens_per_step is None for r in (a, b)) and units == (None, None)
     if None in units and not by_steps:

@@ -1,5 +1,4 @@
-"""Where a run is heading, and what would pay: more steps, a larger model, more text, or letting the rate
-decay.
+"""Where a run is heading, and what would pay: more steps, a larger model, more text, a decayed rate.
 
 The continuation is that of the run's own curve, with the interval of the fit; what other changes would bring
 is a difference of the scaling laws, with their spread. Neither is said where the curve does not carry it:

@@ -1,5 +1,4 @@
-"""What a run was set to, from everything that says so: its log, its config, what is stated, its trainer's
-defaults.
+"""What a run was set to, by everything that says so: log, config, what is stated, trainer's defaults.
 
 What a log says happened wins over what a config asked for; a trainer's default counts only where a config of
 that trainer was read and does not name the setting, and is marked as assumed. Where nothing says it, there is

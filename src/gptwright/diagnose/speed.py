@@ -116,8 +116,7 @@ def configured_tokens_per_step(settings: Settings) -> Fact | None:
 
 
 def logged_cut(settings: Settings, device_count: int) -> Fact | None:
-    """Tokens a step where the log prints how each device cuts it, as litgpt's micro-batches and updates
-    do."""
+    """Tokens a step where the log prints how each device cuts it, as litgpt's numbering does."""
     accumulation = settings.logged.get("gradient_accumulation_steps")
     micro = settings.logged.get("micro_batch") or settings.given.get("batch_size")
     context = settings.get("block_size")

@@ -24,8 +24,7 @@ def promise_of(loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact) ->
 
 
 def promise_document(plan: Plan) -> dict[str, Any]:
-    """The promise as a run keeps it: bands of low, likely, high, in SI units; None where nothing is
-    promised."""
+    """The promise as a run keeps it: low, likely, high in SI units; None where nothing is promised."""
     return {
         "tokens_per_second": _band(
             (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed else None

@@ -16,7 +16,7 @@ from functools import lru_cache
 from gptwright.facts import Fact, Origin
 from gptwright.record.evidence import LogEvidence
 
-NUMBER = re.compile(r"(?=((?<![\d.])\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?))", re.ASCII)
+NUMBER = re.compile(r"(?=((?<![\d.])(?:\d[\d,]*)?(?:\.\d+)?(?<=\d)(?:[eE][-+]?\d+)?))", re.ASCII)
 PIECES = 12
 UNITS = (1.0, 1e3, 1e6, 1e9, 1e12, 2.0**20, 2.0**30, 60.0, 1e-2, 1e-3)
 TERMINAL = re.compile(
@@ -52,7 +52,9 @@ class Literal:
         """What stands in a line, and what it may be together with the pieces after it."""
         if '"' in self.lines[line - 1]:
             # A dict of a state file lies around the line of its loss.
-            yield from self.lines[max(0, line - 8) : line + 7]
+            around = self.lines[max(0, line - 12) : line + 8]
+            yield from around
+            yield "".join(around)
         own = self.lines[line - 1].split("\r")
         if not self._joined:
             yield from own

@@ -165,8 +165,7 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
 
 
 def _about_size(claim: Claim) -> bool:
-    """Whether a claim is about the model's size: a large number beside a word for a model, and not of
-    tokens."""
+    """Whether a claim is about the model's size: a large number beside a word for a model, not of tokens."""
     if claim.value < 1e5 or TOKEN_WORDS.match(claim.after):
         return False
     return bool(SIZE_WORDS.match(claim.after) or SIZE_BEFORE.search(claim.before))
@@ -260,8 +259,7 @@ def _effective_batch(reading: Reading, claim: Claim, configured: Fact) -> list[F
 
 
 def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
-    """Tokens of a step where the comment says so, else of the run; a comment on the data is about the
-    data."""
+    """Tokens of a step where the comment says so, else of the run; a comment on the data is about that."""
     if not (TOKEN_WORDS.match(claim.after) or TOKENS_BEFORE.search(claim.before)):
         return []
     if _is_per_step(claim):

@@ -1,5 +1,4 @@
-"""What evaluations say, and how sure they are: overfitting, the gap between splits, the noise of a printed
-loss."""
+"""What evaluations say and how sure they are: overfitting, the gap between splits, the noise of a loss."""
 
 from collections.abc import Iterator
 

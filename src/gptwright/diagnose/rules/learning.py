@@ -191,8 +191,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
 
 
 def _correlation(reading: Reading) -> float:
-    """How alike neighbouring lines are where the trainer logs a running average that keeps 9/10 of the
-    old."""
+    """How alike neighbouring lines are: 0.9 where the trainer logs a running average that keeps as much."""
     log = reading.log
     return 0.9 if log is not None and log.format.train_loss is TrainLoss.SMOOTHED else 0.0
 
@@ -259,8 +258,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
 
 
 def _rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
-    """Rows where the printed learning rate rose sharply after it had fallen: (row before, step, row
-    after)."""
+    """Where the printed learning rate rose sharply after it had fallen: (row before, step, row after)."""
     train = reading.train
     if train is None:
         return []

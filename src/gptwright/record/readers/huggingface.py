@@ -26,7 +26,7 @@ EVAL = Columns("eval", "step", "val_loss")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
-BAR = re.compile(r"(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
+BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
 LONGEST_DICT = 80
 
 

@@ -93,18 +93,29 @@ def _start(build: Builder, record: dict[str, Any], line: int) -> None:
 def _row(
     build: Builder, columns: Columns, record: dict[str, Any], fields: tuple[str, ...], line: int
 ) -> bool:
-    values = [_number(record.get(field)) for field in fields]
-    if not math.isfinite(values[0]) or not 0 <= values[0] < 1e12 or record.get(fields[1]) is None:
+    try:
+        values = [_number(record.get(field)) for field in fields]
+    except ValueError:
+        return False
+    if not 0 <= values[0] < 1e12 or record.get(fields[1]) is None:
         return False
     build.row(columns, line, values)
     return True
 
 
 def _number(value: object) -> float:
-    """A number of a record; NaN and infinity are stored by their names."""
-    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
+    """A number of a record, where NaN and infinity are stored by their names; NaN for null.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         return float(value)
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
+    if value in ("nan", "inf", "-inf"):
+        return float(str(value))
+    raise ValueError(f"{value!r} is no number")
 
 
 METRICS = Reader(
