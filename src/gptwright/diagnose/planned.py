@@ -1,5 +1,7 @@
-"""A run that has not begun, as the rules see it: its settings, what is stated, and the speed that a plan
-expects."""
+"""A run that has not begun, as the rules see it: its settings, what is stated, and the speed to expect.
+
+Only the families that can speak without a log are here, so that a plan does not wait for what they do not need.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
