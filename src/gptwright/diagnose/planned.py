@@ -1,6 +1,6 @@
 """A run that has not begun, as the rules see it: its settings, what is stated, and the speed to expect.
 
-Only the families that can speak without a log are here, so that a plan does not wait for what they do not need.
+Only the families that can speak without a log are here: a plan does not wait for what it has no use for.
 """
 
 from collections.abc import Mapping, Sequence

@@ -183,6 +183,7 @@ def _fitting(reading: Reading, micro: int | None) -> list[Action]:
             dtype=dtype,
             compiled=compiled,
             accumulation=max(2, accumulation),
+            keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
         )
         most = max((b for b in range(1, min(most, micro) + 1) if (micro * accumulation) % b == 0), default=0)
         if 0 < most < micro:
