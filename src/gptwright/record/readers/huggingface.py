@@ -79,8 +79,16 @@ class Dicts:
             done, total = int(bar[1]), int(bar[2])
             self._bars[total] = done
             self._last_total = total
+            if self._is_resumed(done, total):
+                self._total = total
             if total == self._total:
                 self._see_bar_behind(done)
+
+    def _is_resumed(self, done: int, total: int) -> bool:
+        """Whether a bar is of a longer run that goes on where the last dict was."""
+        if self._total is None or self._last_step is None or total <= self._total:
+            return False
+        return done >= self._last_step
 
     def _see_bar_behind(self, done: int) -> None:
         if done == self._last_step:
@@ -158,5 +166,7 @@ HUGGING_FACE = Reader(
     signs=(
         (re.compile(r"\{[\"'](?:eval_)?loss[\"']: [\"']?\d"), 1.0),
         (re.compile(r"^ *\"log_history\": \["), 5.0),
+        # The bar alone is drawn by others too; it decides where nothing else does.
+        (re.compile(r"\d+%\|.{0,80}\| \d+/\d+ \[[\d:?]+<"), 0.001),
     ),
 )
