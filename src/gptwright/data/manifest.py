@@ -61,35 +61,57 @@ class TokenizerRecord(_Record):
 
 
 class SkippedRecord(_Record):
-    """A source file that was left out."""
+    """A source file or record that was left out."""
 
     name: str
     reason: str
 
 
 class SourceRecord(_Record):
-    """Where the text came from; see `Tally.sha256` for what the hash of several files is."""
+    """Where the text came from; see `Tally.sha256` for what the hash of several files is.
+
+    Attributes:
+        name: what was asked for.
+        bytes: of text.
+        sha256: of what was read.
+        documents: that have text and fulfil the conditions, duplicates among them.
+        skipped: what was left out because it is broken, the first thousand by name.
+        bad: how many those are in all.
+        filtered: records that a condition left out.
+        empty: records without text.
+        duplicates: documents whose text occurred before; they are not in the dataset.
+        duplicate_bytes: their size.
+    """
 
     name: str
     bytes: NonNegativeInt
     sha256: Sha256
     documents: NonNegativeInt
     skipped: list[SkippedRecord]
+    bad: NonNegativeInt = 0
+    filtered: NonNegativeInt = 0
+    empty: NonNegativeInt = 0
+    duplicates: NonNegativeInt = 0
+    duplicate_bytes: NonNegativeInt = 0
 
 
 class ValidationRecord(_Record):
     """How the validation split was drawn, and how sure an evaluation on it can be.
 
-    `windows` maps a window length in tokens to how many such windows fit without overlap.
+    `windows` maps a window length in tokens to how many such windows fit without overlap. `drawn` says what has
+    a side: whole documents, or pieces of long ones too. `overlap` is how many training documents (or pieces)
+    are validation documents as well, counted in what was written; None where that was not counted.
     """
 
     method: SplitMethod
     fraction_asked: float
-    hash: Literal["blake2b-128 of the piece"] | None
+    hash: Literal["blake2b-128 of the piece", "blake2b-128 of the document"] | None
     documents: NonNegativeInt
     tokens: NonNegativeInt
     windows: dict[str, int]
     standard_error_note: str
+    drawn: Literal["documents", "pieces"] = "pieces"
+    overlap: NonNegativeInt | None = None
 
 
 class SettingsRecord(_Record):
@@ -99,6 +121,8 @@ class SettingsRecord(_Record):
     tokenizer: str
     split: SplitMethod
     max_tokens: int | None
+    text_column: str | None = None
+    where: list[str] = []
 
 
 class Manifest(_Record):

@@ -45,6 +45,10 @@ class Tokenizer(ABC):
             DataError: the text holds something that this vocabulary cannot express.
         """
 
+    def encode_all(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
+
     @abstractmethod
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The UTF-8 bytes of ids, which may end inside a character.
@@ -95,12 +99,12 @@ def utf8_of(text: str) -> bytes:
         ) from None
 
 
-def import_extra(module: str, purpose: str) -> ModuleType:
-    """Imports a package of the `train` extra, or says how to install it."""
+def import_extra(module: str, purpose: str, *, extra: str = "train") -> ModuleType:
+    """Imports a package of an extra, or says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise DataError(
             f"{purpose} needs the package '{module}', which is not installed",
-            fix="pip install 'gptwright[train]'",
+            fix=f"pip install 'gptwright[{extra}]'",
         ) from None
