@@ -72,9 +72,9 @@ class Assembly:
         return {name: writer.tokens for name, writer in self._writers.items()}
 
     @property
-    def train_is_full(self) -> bool:
-        """Whether nothing more goes into the training split."""
-        return self._limit is not None and self._writers["train"].tokens >= self._limit
+    def train_room(self) -> int | None:
+        """How many tokens more the training split takes; None for any number."""
+        return None if self._limit is None else max(0, self._limit - self._writers["train"].tokens)
 
     def usable(self, records: Iterable[PartRecord]) -> Iterator[PartRecord]:
         """Those units of an earlier run whose ids are there and whole, or in shards that are finished."""
@@ -107,10 +107,10 @@ class Assembly:
 
     def _copy(self, name: SplitName, record: PartRecord) -> None:
         writer, side = self._writers[name], record.sides[name]
-        room = self._limit - writer.tokens if name == "train" and self._limit is not None else side.tokens
         path = self._space.unit_path(record.index, f"{name}.ids")
-        if room < side.tokens:
-            self._copy_start(writer, path, max(0, room))
+        room = self.train_room if name == "train" else None
+        if room is not None and (room < side.tokens or record.cut):
+            self._copy_start(writer, path, min(room, side.tokens))
             return
         self._starts[name] += side.starts
         self._text_bytes[name] += side.text_bytes
@@ -136,7 +136,7 @@ class Assembly:
 
     def _end_stretch(self) -> None:
         name = self._open_side
-        if self._separator is None or name is None or (name == "train" and self.train_is_full):
+        if self._separator is None or name is None or (name == "train" and self.train_room == 0):
             return
         writer = self._writers[name]
         writer.append(self._separator[writer.pass_over(1) :])

@@ -72,7 +72,9 @@ def encode_contiguous(
     """
     assembly = Assembly(space, tokenizer, dtype, None, max_train_tokens)
     try:
-        with Part(space, 0, tokenizer, dtype, None, train=True, on_characters=progress) as part:
+        with Part(
+            space, 0, tokenizer, dtype, None, train_room=max_train_tokens, on_characters=progress
+        ) as part:
             part.write(nanogpt_stretches(text, name))
             assembly.add(part.finish(Tally()))
         return assembly.finish()

@@ -97,27 +97,37 @@ class Draw:
             DataError: there are not two different pieces.
         """
         wanted = fraction * self.kept_bytes
+        largest = self._largest()
         reached = 0
-        previous: Rows | None = None
-        last: Rows | None = None
+        before: bytes | None = None
         for low, high in self._ranges():
             keys, sizes = self._sorted_pieces(low, high)
-            if not len(keys):
-                continue
             totals = reached + np.cumsum(sizes)
             at = int(np.searchsorted(totals, wanted))
+            if at < len(keys) and _as_bytes(keys[at]) != largest:
+                return _as_bytes(keys[at])
+            # Something must be left for training: the largest is never taken.
+            below = min(at, len(keys)) - 1
+            if below >= 0 and _as_bytes(keys[below]) == largest:
+                below -= 1
+            before = _as_bytes(keys[below]) if below >= 0 else before
             if at < len(keys):
-                # The piece that reaches the fraction must not be the last of all.
-                if at + 1 < len(keys) or high < 2**64 - 1:
-                    return _as_bytes(keys[at])
-                if at:
-                    return _as_bytes(keys[at - 1])
                 break
-            previous = keys[-2] if len(keys) > 1 else last
-            last, reached = keys[-1], int(totals[-1])
-        if previous is None:
+            reached = int(totals[-1]) if len(keys) else reached
+        if before is None:
             raise self._one_text()
-        return _as_bytes(previous)
+        return before
+
+    def _largest(self) -> bytes:
+        """The largest hash of all."""
+        largest = b""
+        for unit, table in enumerate(self.tables):
+            rows = self._kept(unit, table.load_pieces())
+            if len(rows):
+                high = rows["high"].max()
+                low = rows["low"][rows["high"] == high].max()
+                largest = max(largest, int(high).to_bytes(8, "big") + int(low).to_bytes(8, "big"))
+        return largest
 
     def _sorted_pieces(self, low: int, high: int) -> tuple[Rows, Numbers]:
         """Different keys in a range, ascending, and the bytes that each has in all."""

@@ -49,7 +49,7 @@ class EncodeTask:
         limit: the largest hash of the validation side.
         piece_size: documents are cut into pieces of this size; None keeps them whole.
         lines: what the first reading of the unit saw.
-        train: whether the training side is needed.
+        train_room: how many training tokens are needed at most, or None for all.
     """
 
     index: int
@@ -62,7 +62,7 @@ class EncodeTask:
     limit: bytes
     piece_size: int | None
     lines: tuple[str, ...]
-    train: bool
+    train_room: int | None
 
 
 def encode_unit(task: EncodeTask) -> PartRecord:
@@ -79,7 +79,9 @@ def encode_unit(task: EncodeTask) -> PartRecord:
         dropped=read_dropped(task.space, task.index),
     )
     tokenizer = _tokenizer(task.space.dataset / TOKENIZER_NAME, task.tokenizer_sha256)
-    with Part(task.space, task.index, tokenizer, task.dtype, task.separator_id, train=task.train) as part:
+    with Part(
+        task.space, task.index, tokenizer, task.dtype, task.separator_id, train_room=task.train_room
+    ) as part:
         part.write(stretches)
         if tuple(tally.lines) != task.lines:
             raise changed(task.corpus)
@@ -127,7 +129,7 @@ class Part:
         tokenizer: makes the ids.
         dtype: how an id is stored.
         separator_id: written after each stretch but the last.
-        train: whether the training side is needed.
+        train_room: how many training tokens are needed at most, or None for all.
         on_characters: told how many characters were encoded since the last call.
     """
 
@@ -139,16 +141,21 @@ class Part:
         dtype: Dtype,
         separator_id: int | None,
         *,
-        train: bool,
+        train_room: int | None = None,
         on_characters: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._space = space
         self._index = index
         self._tokenizer = tokenizer
-        self._train = train
         self._on_characters = on_characters
         self._sides = {
-            name: _Side(space.unit_path(index, f"{name}.ids"), dtype, separator_id) for name in SPLITS
+            name: _Side(
+                space.unit_path(index, f"{name}.ids"),
+                dtype,
+                separator_id,
+                room=train_room if name == "train" else None,
+            )
+            for name in SPLITS
         }
         self._keys: dict[SplitName, list[bytes]] = {"train": [], "val": []}
         self._goes_on: SplitName | None = None
@@ -164,11 +171,11 @@ class Part:
     def write(self, stretches: Iterable[Stretch]) -> None:
         """Encodes the stretches of the unit, a batch at a time."""
         for batch in _batches(in_blocks(stretches)):
-            wanted = [stretch for stretch in batch if self._train or stretch.split == "val"]
-            encoded = iter(_encoded(self._tokenizer, wanted))
+            needed = {name for name, side in self._sides.items() if not side.full}
+            encoded = iter(_encoded(self._tokenizer, [s for s in batch if s.split in needed]))
             for stretch in batch:
                 self._place(stretch)
-                if self._train or stretch.split == "val":
+                if stretch.split in needed:
                     self._sides[stretch.split].add(stretch, next(encoded))
             self._on_characters(sum(len(stretch.text) for stretch in batch))
 
@@ -176,7 +183,7 @@ class Part:
         if self._last is None and not stretch.starts:
             self._goes_on = stretch.split
         elif self._last is not None and stretch.starts:
-            self._sides[self._last].end_stretch(written=self._train or self._last == "val")
+            self._sides[self._last].end_stretch()
         self._last = stretch.split
         self._keys[stretch.split] += stretch.keys
 
@@ -193,7 +200,7 @@ class Part:
             sides={name: side.finish() for name, side in self._sides.items()},
             goes_on=self._goes_on,
             last=self._last,
-            whole=self._train,
+            cut=self._sides["train"].full,
         )
         write_record(self._space.unit_path(self._index, "part.json"), record)
         return record
@@ -202,7 +209,7 @@ class Part:
 class _Side:
     """The ids of one side of a unit."""
 
-    def __init__(self, path: Path, dtype: Dtype, separator_id: int | None) -> None:
+    def __init__(self, path: Path, dtype: Dtype, separator_id: int | None, *, room: int | None) -> None:
         self._file: BinaryIO = path.open("wb")
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._separator = None if separator_id is None else np.array([separator_id], dtype=np.uint32)
@@ -210,17 +217,25 @@ class _Side:
         self._held: list[Ids] = []
         self._held_tokens = 0
         self._tokens = self._starts = self._text_bytes = self._max_id = 0
+        self._room = room
+
+    @property
+    def full(self) -> bool:
+        """Whether no more ids are needed."""
+        return self._room is not None and self._tokens + self._held_tokens >= self._room
 
     def add(self, stretch: Stretch, ids: Ids) -> None:
         self._starts += stretch.starts
         self._text_bytes += len(stretch.text.encode("utf-8"))
         self._append(ids)
 
-    def end_stretch(self, *, written: bool) -> None:
-        if self._separator is not None and written:
+    def end_stretch(self) -> None:
+        if self._separator is not None:
             self._append(self._separator)
 
     def _append(self, ids: Ids) -> None:
+        if self._room is not None:
+            ids = ids[: max(0, self._room - self._tokens - self._held_tokens)]
         self._held.append(ids)
         self._held_tokens += len(ids)
         if self._held_tokens >= _HELD_TOKENS:

@@ -53,8 +53,8 @@ class Encoding:
         for index in ready:
             self.progress(self.units[index].size, 0)
         left = [index for index in range(len(self.units)) if index not in ready]
-        # A task is made when it is handed out, so that it knows whether the training split is full by then.
-        tasks = (self._task(index, train=not assembly.train_is_full) for index in left)
+        # A task is made when it is handed out, so that it knows how much is still needed then.
+        tasks = (self._task(index, assembly.train_room) for index in left)
         results = each_result(encode_unit, tasks, workers=min(self.workers, max(1, len(left))))
         try:
             for place in range(len(self.units)):
@@ -72,7 +72,7 @@ class Encoding:
         paths = (self.space.unit_path(index, "part.json") for index in range(len(self.units)))
         return [record for path in paths if (record := read_record(path, PartRecord)) is not None]
 
-    def _task(self, index: int, *, train: bool) -> EncodeTask:
+    def _task(self, index: int, train_room: int | None) -> EncodeTask:
         return EncodeTask(
             index=index,
             unit=self.units[index],
@@ -84,5 +84,5 @@ class Encoding:
             limit=self.limit,
             piece_size=self.piece_size,
             lines=tuple(self.records[index].tally.lines),
-            train=train,
+            train_room=train_room,
         )

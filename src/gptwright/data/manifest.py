@@ -98,9 +98,9 @@ class SourceRecord(_Record):
 class ValidationRecord(_Record):
     """How the validation split was drawn, and how sure an evaluation on it can be.
 
-    `windows` maps a window length in tokens to how many such windows fit without overlap. `drawn` says what has
-    a side: whole documents, or pieces of long ones too. `overlap` is how many training documents (or pieces)
-    are validation documents as well, counted in what was written; None where that was not counted.
+    `windows` maps a window length in tokens to how many such windows fit without overlap. `drawn` says what
+    has a side: whole documents, or pieces of long ones too. `overlap` is how many training documents (or
+    pieces) are validation documents as well, counted in what was written; None where that was not counted.
     """
 
     method: SplitMethod

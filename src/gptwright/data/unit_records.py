@@ -56,16 +56,16 @@ class PartRecord(UnitRecord):
     """The ids of a unit.
 
     Attributes:
-        sides: of each split; `train` may have been left out because enough was there.
+        sides: of each split; `train` may end early because enough was there.
         goes_on: the side on which it may go on with what the unit before it ended with, else None.
         last: the side of its last stretch, whose separator is not written yet.
-        whole: whether the training side was encoded.
+        cut: whether the training side ends early, because no more of it is needed.
     """
 
     sides: Annotated[dict[SplitName, PartSide], Field(min_length=2)]
     goes_on: SplitName | None
     last: SplitName | None
-    whole: bool
+    cut: bool
 
 
 def write_record(path: Path, record: UnitRecord) -> None:

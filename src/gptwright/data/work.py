@@ -54,7 +54,7 @@ class Workspace:
     @property
     def worth_keeping(self) -> bool:
         """Whether several units are done, so that going on is quicker than beginning again."""
-        return sum(1 for _ in self.units.glob("*.json")) > 1
+        return len({path.name.split(".")[0] for path in self.units.glob("*.json")}) > 1
 
     def unit_path(self, index: int, suffix: str) -> Path:
         """The file of a unit, such as `000012.train.ids`."""

@@ -173,9 +173,11 @@ def _require_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise DiskFullError(
-            f"no room for the download in {folder}: it needs {units.size(needed)}, {units.size(free)} are free",
+            f"no room for the download in {folder}: it needs {units.size(needed)},"
+            f" {units.size(free)} are free",
             why="nothing was downloaded",
-            fix="free some space, set HF_HOME to a folder on a larger disk, or name one file of the repository",
+            fix="free some space, set HF_HOME to a folder on a larger disk, or name a single file"
+            " of the repository",
         )
 
 
