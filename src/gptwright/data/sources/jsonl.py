@@ -143,13 +143,13 @@ class JsonlUnit:
         if line is None:
             raise self._broken(number, offset, f"longer than {_LONGEST_LINE // 2**20} MiB")
         try:
-            record = json.loads(line)
+            record = json.loads(line.rstrip(b"\r\n"))
         except UnicodeDecodeError as error:
             shown = line[error.start : error.start + 8].hex(" ")
             raise self._broken(number, offset, f"not UTF-8 at byte {error.start} of it ({shown})") from None
         except (ValueError, RecursionError) as error:
-            reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise self._broken(number, offset, f"not JSON: {reason or error}") from None
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            raise self._broken(number, offset, f"not JSON: {reason}") from None
         if not isinstance(record, dict):
             raise self._broken(number, offset, f"JSON of a {type(record).__name__}, not an object")
         return self._chosen(record, number, offset, tally)
