@@ -194,7 +194,6 @@ def command(corpus: Path, out: Path, workers: int) -> list[str]:
 def prepare_and_watch(corpus: Path, out: Path, workers: int) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)
     used = _processor_seconds()
-    used = _processor_seconds()
     began = time.perf_counter()
     process = subprocess.Popen(command(corpus, out, workers), stdout=subprocess.PIPE, text=True)
     peaks = {"tree_rss": 0, "tree_pss": 0, "largest_process_rss": 0, "parent_rss": 0}

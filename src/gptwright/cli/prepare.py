@@ -12,6 +12,8 @@ from rich.progress import Progress as Bar
 
 from gptwright import units
 from gptwright.cli.options import json_option, print_json
+from gptwright.data.describe import describe_in_place
+from gptwright.data.locate import is_dataset
 from gptwright.data.prepare import PrepareReport, Progress, prepare
 from gptwright.report.prepared import prepared_document, show_prepared
 from gptwright.report.terminal import console_for
@@ -74,6 +76,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Prepares a corpus under a progress bar."""
+    if is_dataset(Path(source)) and (out is None or out.resolve() == Path(source).resolve()):
+        show(describe_in_place(Path(source), tokenizer=tokenizer), as_json=as_json)
+        return
     if out is None:
         raise click.UsageError("--out DIR is missing: the folder of the dataset to make")
     console = console_for(stderr=True)

@@ -16,7 +16,8 @@ MANIFEST_NAME = "manifest.json"
 _LARGEST_FILE = 16 * 1024 * 1024
 
 Dtype = Literal["uint16", "uint32"]
-SplitMethod = Literal["hash", "nanogpt"]
+# `given`: the dataset came with its split.
+SplitMethod = Literal["hash", "nanogpt", "given"]
 
 
 def _plain_name(name: str) -> str:
@@ -34,13 +35,14 @@ class _Record(BaseModel):
 
 
 class ShardRecord(_Record):
-    """One file of ids."""
+    """One file of ids; `header_bytes` lie before them, in shards of llm.c and modded-nanogpt."""
 
     file: PlainName
     tokens: NonNegativeInt
     documents: NonNegativeInt
     sha256: Sha256
     max_id: NonNegativeInt
+    header_bytes: NonNegativeInt = 0
 
 
 class SplitRecord(_Record):

@@ -129,7 +129,7 @@ def manifest_of(corpus: Corpus, settings: SettingsRecord, made: Outcome) -> Mani
             documents=val.documents,
             tokens=val.tokens,
             windows=windows,
-            standard_error_note=_certainty(windows, settings.split),
+            standard_error_note=certainty(windows, settings.split),
             drawn="documents" if made.drawn == "documents" else "pieces",
             overlap=made.overlap,
         ),
@@ -137,7 +137,8 @@ def manifest_of(corpus: Corpus, settings: SettingsRecord, made: Outcome) -> Mani
     )
 
 
-def _certainty(windows: dict[str, int], split: SplitMethod) -> str:
+def certainty(windows: dict[str, int], split: SplitMethod) -> str:
+    """How sure an evaluation can be on so many windows of each length."""
     length, number = next(((name, n) for name, n in windows.items() if n), ("64", 0))
     if number == 0:
         return "validation is shorter than one window of 64 tokens: a loss from it says next to nothing"

@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from gptwright import units
 from gptwright.data.prepare import PrepareReport
 
 # A person reads so many; the manifest lists a thousand.
@@ -15,10 +16,10 @@ def show_prepared(console: Console, report: PrepareReport) -> None:
     """Prints sizes, the split, what was left out, and what to know before training."""
     train, val = report.tokens["train"], report.tokens["val"]
     documents = f"{report.documents:,} document{'' if report.documents == 1 else 's'}"
+    size = f"{report.characters:,} characters" if report.characters else units.size(report.source_bytes)
     console.print(
         f"[bold]{train:,}[/] training and [bold]{val:,}[/] validation tokens"
-        f" from {documents} ({report.characters:,} characters,"
-        f" {report.bytes_per_token:.2f} bytes a token)"
+        f" from {documents} ({size}, {report.bytes_per_token:.2f} bytes a token)"
     )
     console.print(
         f"tokenizer {escape(report.tokenizer.text)}, {report.vocab_size:,} ids"
