@@ -59,9 +59,10 @@ def test_the_next_batch_is_read_while_this_one_is_used(monkeypatch: pytest.Monke
 
 
 def test_a_bad_id_stops_the_step_that_needs_it() -> None:
-    with Prefetcher(sampler("random", limit=10), find_device("cpu"), last_step=9) as batches:
-        with pytest.raises(DataError, match="outside the vocabulary of 10"):
-            batches.batch(0)
+    drawn = sampler("random", limit=10)
+    bad = pytest.raises(DataError, match="outside the vocabulary of 10")
+    with Prefetcher(drawn, find_device("cpu"), last_step=9) as batches, bad:
+        batches.batch(0)
 
 
 @pytest.fixture

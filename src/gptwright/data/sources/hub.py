@@ -57,6 +57,7 @@ def fetch_repository(source: str, suffixes: Sequence[str], say: Callable[[str], 
     """
     address = _parsed(source)
     hub = import_extra("huggingface_hub", _PURPOSE, extra="data")
+    import_extra("huggingface_hub.constants", _PURPOSE, extra="data")
     with _explained(address, source):
         if hub.constants.HF_HUB_OFFLINE:
             return _from_cache(hub, address, suffixes)
