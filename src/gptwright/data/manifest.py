@@ -57,7 +57,7 @@ class SplitRecord(_Record):
 class TokenizerRecord(_Record):
     """The tokenizer's kind, its file in the folder and that file's hash."""
 
-    kind: Literal["char", "byte", "gpt2", "bpe"]
+    kind: Literal["char", "byte", "gpt2", "bpe", "tiktoken"]
     file: PlainName
     sha256: Sha256
 

@@ -28,7 +28,7 @@ class Tokenizer(ABC):
     """Text to ids and back.
 
     Attributes:
-        kind: `char`, `byte`, `gpt2` or `bpe`.
+        kind: `char`, `byte`, `gpt2`, `bpe` or `tiktoken`.
         vocab_size: how many ids there are; every id is below it.
         separator_id: the id written where a document ends, or None if there is none.
     """
