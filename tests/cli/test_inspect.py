@@ -85,4 +85,4 @@ def test_prepare_without_a_place_says_what_is_missing(tmp_path: Path, gptwright:
     (tmp_path / "a.txt").write_text("text")
     answer = gptwright("prepare", str(tmp_path / "a.txt"))
     assert answer.status == 2
-    assert "--out DIR is missing" in answer.err
+    assert "Missing option '--out'" in answer.err

@@ -223,7 +223,7 @@ def test_a_disk_that_fills_up_keeps_what_is_done(
 
 def start(corpus: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(DRIVER), str(corpus), str(out), str(workers)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def done_units(out: Path) -> dict[str, int]:
@@ -246,7 +246,7 @@ def test_kills_lose_little_and_change_nothing(tmp_path: Path, fineweb: Path, sma
     while True:
         before = done_units(out)
         process = start(fineweb, out, 2)
-        enough = len(before) + 4 + kills % 4
+        enough = len(before) + 2 + kills % 3
         while process.poll() is None and len(done_units(out)) < enough:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.02))
@@ -264,6 +264,20 @@ def test_kills_lose_little_and_change_nothing(tmp_path: Path, fineweb: Path, sma
         after = done_units(out)
         assert {name: after.get(name, time_) for name, time_ in before.items()} == before
     assert process.returncode == 0
-    assert kills >= 4
+    assert kills >= 3
     assert contents(out) == contents(tmp_path / "whole")
     assert not (tmp_path / "d.partial").exists()
+
+
+def test_broken_input_leaves_nothing_in_the_way_of_skip_bad(
+    tmp_path: Path, fineweb: Path, small_units: None
+) -> None:
+    table = pq.read_table(fineweb / "001_00000.parquet")
+    texts = table["text"].to_pylist()
+    broken = pa.array([text.encode() for text in texts[:-1]] + [b"ab\xff"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"text": broken}), fineweb / "001_00000.parquet", row_group_size=50)
+    with pytest.raises(DataError, match="not UTF-8"):
+        prepare(str(fineweb), out=tmp_path / "d", tokenizer="byte", workers=1)
+    assert not (tmp_path / "d.partial").exists()
+    report = prepare(str(fineweb), out=tmp_path / "d", tokenizer="byte", workers=1, skip_bad=True)
+    assert (report.bad, report.documents) == (1, 1199)

@@ -80,7 +80,7 @@ def command(
         show(describe_in_place(Path(source), tokenizer=tokenizer), as_json=as_json)
         return
     if out is None:
-        raise click.UsageError("--out DIR is missing: the folder of the dataset to make")
+        raise click.UsageError("Missing option '--out': the folder of the dataset to make")
     console = console_for(stderr=True)
     with ProgressBar(console) as bar:
         try:

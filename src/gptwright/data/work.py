@@ -53,8 +53,13 @@ class Workspace:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether several units are done, so that going on is quicker than beginning again."""
-        return len({path.name.split(".")[0] for path in self.units.glob("*.json")}) > 1
+        """Whether several units are encoded, which is nearly all of the work."""
+        return sum(1 for _ in self.units.glob("*.part.json")) > 1
+
+    @property
+    def begun(self) -> bool:
+        """Whether several units are at least surveyed."""
+        return sum(1 for _ in self.units.glob("*.survey.json")) > 1
 
     def unit_path(self, index: int, suffix: str) -> Path:
         """The file of a unit, such as `000012.train.ids`."""
@@ -72,7 +77,7 @@ def workspace(
 ) -> Iterator[Workspace]:
     """Begins, or takes up what an earlier run of the same plan left.
 
-    On an error or Ctrl-C finished units stay, if there are several; with one or none, nothing is left.
+    On an error or Ctrl-C finished units stay, if there are several; else nothing is left.
 
     Args:
         out: where the dataset is to be; `check_target` has let it pass.
@@ -95,7 +100,9 @@ def workspace(
     try:
         yield space
     except BaseException as error:
-        kept = space.folder if space.worth_keeping else None
+        # What is wrong with the input is mended by another command, and the survey would be in its way.
+        keep = space.worth_keeping or (space.begun and not isinstance(error, DataError))
+        kept = space.folder if keep else None
         if kept is None:
             lock.close()
             shutil.rmtree(space.folder, ignore_errors=True)

@@ -94,9 +94,11 @@ def _from_network(
             f" {units.size(missing)}, into {folder}"
         )
         _require_room(folder, missing)
+    # The first is asked for by the name of its revision, which the cache then knows without network.
+    revisions = [address.revision, *[info.sha] * (len(names) - 1)]
     paths = [
-        hub.hf_hub_download(address.repository, name, repo_type="dataset", revision=info.sha)
-        for name in names
+        hub.hf_hub_download(address.repository, name, repo_type="dataset", revision=revision)
+        for name, revision in zip(names, revisions, strict=True)
     ]
     return _fetched(paths, names)
 
