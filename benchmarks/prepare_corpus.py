@@ -136,6 +136,7 @@ def measure(corpus: Path, folder: Path, *, workers: int, kills: int) -> dict[str
     fast = max(before["wall"], after["wall"])
     fast_cpu = max(before["processor"], after["processor"])
     report = run.pop("report")
+    del report["out"]
     result = {
         "schema": "gptwright.benchmark.prepare/1",
         "machine": {
