@@ -140,7 +140,7 @@ def measure(corpus: Path, folder: Path, *, workers: int, kills: int) -> dict[str
     result = {
         "schema": "gptwright.benchmark.prepare/1",
         "machine": {
-            "system": platform.platform(),
+            "system": f"{platform.system()} {platform.machine()}",
             "processor": _processor(),
             "cores": usable_cores(),
             "load_average_at_end": psutil.getloadavg(),

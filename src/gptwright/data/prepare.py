@@ -29,7 +29,7 @@ from gptwright.data.pieces import piece_size
 from gptwright.data.pool import usable_cores
 from gptwright.data.prepared import Outcome, PrepareReport, manifest_of, report_of
 from gptwright.data.sources import NAMED_CORPORA, open_corpus, parse_condition
-from gptwright.data.sources.corpus import UNIT_BYTES, Corpus, Tally, require_text
+from gptwright.data.sources.corpus import UNIT_BYTES, Corpus, Tally, Unit, require_text
 from gptwright.data.sources.records import RecordOptions
 from gptwright.data.survey import Survey, survey
 from gptwright.data.tokenizer_base import SEPARATOR_TEXT, Tokenizer
@@ -158,17 +158,7 @@ class _Job:
         units_ = self.corpus.units(planned)
         whole = self.corpus.reader.whole_documents
         size = None if whole else piece_size(self.corpus.total_bytes)
-        self._begin_stage(sum(unit.size for unit in units_))
-        found = self.survey = survey(
-            units_,
-            space,
-            planned=planned,
-            piece_size=size,
-            alphabet=self.spec == "char",
-            workers=self.workers,
-            progress=lambda done: self._advance("reading", done),
-        )
-        require_text(self.corpus.name, found.tally)
+        found = self.survey = self._survey(units_, space, planned, size)
         draw = Draw(found.tables, whole)
         fraction = found.validation_fraction(self.spec)
         limit = draw.limit(fraction)
@@ -176,7 +166,7 @@ class _Job:
             write_dropped(space, index, numbers.tolist())
         made = self._tokenizer(space, lambda: training_sample(units_, space, limit=limit, size=size), found)
         self._begin_stage(sum(unit.size for unit in units_))
-        splits = Encoding(
+        encoding = Encoding(
             corpus=self.corpus.name,
             units=units_,
             records=found.records,
@@ -188,19 +178,33 @@ class _Job:
             max_train_tokens=self.settings.max_tokens,
             workers=self.workers,
             progress=lambda done, tokens: self._advance("encoding", done, tokens),
-        ).run()
+        )
         return Outcome(
             tokenizer=made,
             dtype=self._dtype,
             tally=found.tally,
             characters=found.characters,
-            splits=splits,
+            splits=encoding.run(),
             fraction=fraction,
             duplicates=sum(map(len, draw.duplicates)),
             duplicate_bytes=draw.all_bytes - draw.kept_bytes,
             drawn="documents" if whole else "pieces",
             overlap=overlap(space, len(units_)),
         )
+
+    def _survey(self, units_: list[Unit], space: Workspace, planned: Tally, size: int | None) -> Survey:
+        self._begin_stage(sum(unit.size for unit in units_))
+        found = survey(
+            units_,
+            space,
+            planned=planned,
+            piece_size=size,
+            alphabet=self.spec == "char",
+            workers=self.workers,
+            progress=lambda done: self._advance("reading", done),
+        )
+        require_text(self.corpus.name, found.tally)
+        return found
 
     def _contiguous(self, space: Workspace) -> Outcome:
         self._begin_stage(self.corpus.total_bytes)
