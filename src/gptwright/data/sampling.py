@@ -21,8 +21,9 @@ from gptwright.data.splits import IdArray, TokenSplit, id_out_of_range, require_
 SamplingMode = Literal["random", "epoch"]
 Int64Array = npt.NDArray[np.int64]
 
-# Linux maps 64 KiB around each page that is read: some 32 MB of resident memory before it is given back.
-_WINDOWS_HELD = 512
+# Linux maps what it has cached around each page that is read, up to some 300 KiB: 40 MB until it is given
+# back.
+_WINDOWS_HELD = 128
 
 # Streams of one seed that must not coincide.
 _BATCHES, _SHUFFLES, _EVALUATION = 0, 1, 2
