@@ -5,7 +5,7 @@ prints it and ends with its exit status. Whatever is not of this family is a bug
 traceback. `assert` is for invariants only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 class GptwrightError(Exception):
@@ -29,6 +29,14 @@ class GptwrightError(Exception):
         if fix:
             lines.append(f"  fix: {fix}")
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Callable[..., "GptwrightError"], tuple[object, ...]]:
+        """An error that crosses a process keeps its parts."""
+        return _made_again, (type(self), self.problem, self.why, self.fix)
+
+
+def _made_again(kind: type[GptwrightError], problem: str, why: str | None, fix: str | None) -> GptwrightError:
+    return kind(problem, why=why, fix=fix)
 
 
 class ConfigError(GptwrightError):

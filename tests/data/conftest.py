@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gptwright.data.dataset import TokenDataset, open_dataset
@@ -53,3 +55,35 @@ def nanogpt_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+def sentences(rng: np.random.Generator, words: int) -> str:
+    """Some text that no other document has."""
+    known = ["the", "reader", "of", "a", "corpus", "learns", "नमस्ते", "你好", "from", "its", "words", "é"]
+    return " ".join(rng.choice(known, size=words).tolist()) + f" {rng.integers(10**12)}."
+
+
+@pytest.fixture
+def fineweb(tmp_path: Path) -> Path:
+    """Two Parquet files with FineWeb-Edu's columns: 1,200 documents, some 500 kB, a few of them twice."""
+    folder = tmp_path / "fineweb"
+    folder.mkdir()
+    rng = np.random.default_rng(11)
+    texts = [sentences(rng, int(rng.integers(5, 120))) for _ in range(1200)]
+    texts[700:720] = texts[:20]
+    for number in range(2):
+        rows = range(600 * number, 600 * number + 600)
+        table = pa.table(
+            {
+                "text": [texts[row] for row in rows],
+                "id": [f"<urn:uuid:{row}>" for row in rows],
+                "url": [f"https://example.org/{row}" for row in rows],
+                "language": ["en" if row % 10 else "fr" for row in rows],
+                "language_score": [0.65 + row / 4000 for row in rows],
+                "token_count": [len(texts[row].split()) for row in rows],
+                "score": [2.5 + (row % 100) / 40 for row in rows],
+                "int_score": [3 + row % 3 for row in rows],
+            }
+        )
+        pq.write_table(table, folder / f"{number:03d}_00000.parquet", row_group_size=50)
+    return folder

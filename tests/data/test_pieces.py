@@ -1,10 +1,8 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptwright.data.pieces import ContentDraw, blocks, cut, piece_size
+from gptwright.data.pieces import blocks, cut, piece_size
 from gptwright.data.tokenizers import Gpt2Tokenizer, make_tokenizer
-from gptwright.errors import DataError
 
 LINES = st.lists(st.text(alphabet="ab \t\r\n\u2028\x1c好.", max_size=30)).map("\n".join)
 
@@ -44,34 +42,13 @@ def test_blocks_encode_as_the_whole_would(text: str, size: int) -> None:
         assert parts == tokenizer.encode(text).tolist()
 
 
-def drawn(pieces: list[str], fraction: float) -> list[str]:
-    draw = ContentDraw()
-    for piece in pieces:
-        draw.add(piece)
-    draw.draw(fraction)
-    return [piece for piece in pieces if draw.is_validation(piece)]
+def test_a_text_without_any_boundary_still_ends_its_blocks() -> None:
+    parts = list(blocks("x" * 95, 10, longest=20))
+    assert [len(part) for part in parts] == [20, 20, 20, 20, 15]
+    assert list(blocks("x" * 95, 10)) == ["x" * 95]
 
 
-@given(
-    pieces=st.lists(st.text(min_size=1), min_size=2, unique=True).flatmap(
-        lambda unique: st.lists(st.sampled_from(unique)).map(lambda more: unique + more)
-    ),
-    fraction=st.floats(0, 1),
-    data=st.data(),
-)
-def test_the_draw_depends_on_content_alone(pieces: list[str], fraction: float, data: st.DataObject) -> None:
-    val = drawn(pieces, fraction)
-    assert 0 < len(val) < len(pieces)
-    assert sorted(drawn(data.draw(st.permutations(pieces)), fraction)) == sorted(val)
-    assert not set(val) & (set(pieces) - set(val))
-
-
-def test_the_draw_takes_what_was_asked() -> None:
-    pieces = [f"piece {number}" for number in range(1000)]
-    assert len(drawn(pieces, 0.1)) == pytest.approx(100, abs=2)
-
-
-@pytest.mark.parametrize("pieces", [["alone"], ["same", "same"]])
-def test_one_text_cannot_be_split(pieces: list[str]) -> None:
-    with pytest.raises(DataError, match=r"of which 1 differ[\s\S]*--split nanogpt"):
-        drawn(pieces, 0.1)
+def test_blocks_end_before_a_space_where_no_line_ends() -> None:
+    parts = list(blocks("word " * 40, 10, longest=20))
+    assert "".join(parts) == "word " * 40
+    assert all(part.startswith(" ") for part in parts[1:])

@@ -150,3 +150,32 @@ def test_a_reader_gives_the_windows_asked_for() -> None:
     x_NT, y_NT = WindowReader(split, 4, split.vocab_size).read(np.array([0, 41, 36]))
     assert x_NT.tolist() == [[0, 1, 2, 3], [41, 42, 43, 44], [36, 37, 38, 39]]
     assert np.array_equal(y_NT, x_NT + 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 90), min_size=1, max_size=4).filter(lambda sizes: max(sizes) > 4),
+    sequences=st.integers(1, 13),
+    seed=st.integers(0, 2**63),
+    stops=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+)
+def test_an_epoch_visits_each_window_once_across_resume(
+    lengths: list[int], sequences: int, seed: int, stops: list[int]
+) -> None:
+    """A resumed run is a new sampler that begins at a later step."""
+    split = split_of(*lengths)
+    visited: list[int] = []
+    step = 0
+    windows = sampler(split, "epoch").windows_per_epoch
+    while len(visited) < 3 * windows:
+        resumed = sampler(split, "epoch", seed=seed, n=sequences)
+        for _ in range(stops[step % len(stops)]):
+            visited += resumed.starts(step).tolist()
+            step += 1
+    expected = sorted(
+        start + index * 4
+        for start, length in zip(split.offsets, lengths, strict=True)
+        for index in range(max(0, length - 1) // 4)
+    )
+    for number in range(3):
+        assert sorted(visited[number * windows : (number + 1) * windows]) == expected

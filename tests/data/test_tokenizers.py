@@ -1,3 +1,4 @@
+import base64
 import hashlib
 import importlib.util
 import json
@@ -224,3 +225,66 @@ def test_a_split_character_waits_for_its_rest() -> None:
     ids = Gpt2Tokenizer().encode("😀").tolist()
     assert len(ids) > 1
     assert b"".join(Gpt2Tokenizer().decode_bytes([token]) for token in ids) == "😀".encode()
+
+
+def tiktoken_file(path: Path) -> Path:
+    """GPT-2's ranks as OpenAI's r50k_base.tiktoken has them."""
+    ranks = bpe._gpt2_encoding()._mergeable_ranks
+    lines = (f"{base64.b64encode(token).decode()} {rank}" for token, rank in ranks.items())
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_file_of_tiktoken_encodes_as_it_does(tmp_path: Path) -> None:
+    path = tiktoken_file(tmp_path / "r50k_base.tiktoken")
+    tokenizer = load_tokenizer(path)
+    assert (tokenizer.kind, tokenizer.vocab_size, tokenizer.separator_id) == ("tiktoken", 50257, 50256)
+    # OpenAI's own file is known by its hash, so it is cut into words as GPT-2 does.
+    text = "Hello world, it's 12345 नमस्ते\n\n  你好 <|endoftext|>"
+    assert tokenizer.encode(text).tolist() == Gpt2Tokenizer().encode(text).tolist()
+    assert tokenizer.decode(tokenizer.encode(text).tolist()) == text
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = load_tokenizer(tmp_path / "tokenizer.json")
+    assert again.sha256 == tokenizer.sha256
+    assert again.encode(text).tolist() == tokenizer.encode(text).tolist()
+
+
+def test_an_unknown_file_of_tiktoken_still_gives_texts_back(tmp_path: Path) -> None:
+    path = tiktoken_file(tmp_path / "mine.tiktoken")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5000]))
+    tokenizer = load_tokenizer(path)
+    assert (tokenizer.vocab_size, tokenizer.separator_id) == (5001, 5000)
+    text = "Hello world, it's 12345 नमस्ते\n\n  你好 <|endoftext|>"
+    assert tokenizer.decode(tokenizer.encode(text).tolist()) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("YQ== 0\nYg== 1\n", "lacks 254 of the 256 bytes"),
+        ("YQ== 0\nno token\n", "line 2 of x is not a token"),
+    ],
+)
+def test_a_broken_file_of_tiktoken_is_explained(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "x").write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_tokenizer(tmp_path / "x")
+
+
+def test_a_tokenizer_without_an_end_of_text_gets_one(tmp_path: Path) -> None:
+    document = TRAINED.to_bytes().decode().replace("<|endoftext|>", "<|other|>")
+    (tmp_path / "tokenizer.json").write_text(document)
+    tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
+    assert tokenizer.separator_id == TRAINED.vocab_size
+    assert tokenizer.vocab_size == TRAINED.vocab_size + 1
+    assert tokenizer.decode([tokenizer.separator_id]) == "<|endoftext|>"
+    named = document.replace("<|other|>", "</s>")
+    (tmp_path / "tokenizer.json").write_text(named)
+    assert load_tokenizer(tmp_path / "tokenizer.json").separator_id == 0
+
+
+def test_all_at_once_is_as_one_by_one() -> None:
+    texts = ["low lower", "", "你好 😀\n", "a" * 500]
+    for tokenizer in (TRAINED, Gpt2Tokenizer()):
+        together = [ids.tolist() for ids in tokenizer.encode_all(texts)]
+        assert together == [tokenizer.encode(text).tolist() for text in texts]

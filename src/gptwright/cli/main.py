@@ -18,7 +18,8 @@ from gptwright.errors import GptwrightError
 VERBS = {
     "demo": "the whole story in a few minutes: data, training, a sample",
     "env": "what this machine can do, with every choice and its reason",
-    "prepare": "text, a folder or a named corpus to a token dataset",
+    "prepare": "text, Parquet, JSONL, a repository or a named corpus to a token dataset",
+    "inspect": "what a token dataset holds; --verify checks every byte",
     "plan": "parameters, memory, batch, speed, time, tokens and loss, before anything is spent",
     "train": "train a GPT; writes a run folder",
     "resume": "go on exactly where a run stopped",

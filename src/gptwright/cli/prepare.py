@@ -1,12 +1,20 @@
 """`gptwright prepare`."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
+from gptwright import units
 from gptwright.cli.options import json_option, print_json
-from gptwright.data.prepare import PrepareReport, prepare
+from gptwright.data.describe import describe_in_place
+from gptwright.data.locate import is_dataset
+from gptwright.data.prepare import PrepareReport, Progress, prepare
 from gptwright.report.prepared import prepared_document, show_prepared
 from gptwright.report.terminal import console_for
 
@@ -14,14 +22,20 @@ from gptwright.report.terminal import console_for
 @click.command(
     help="""Turn text into a token dataset.
 
-    SOURCE is a text file, a folder of .txt and .md files, or a named corpus: `shakespeare` (Tiny Shakespeare)
-    or `pystdlib` (the source of the Python that runs this; needs no network).
+    SOURCE is a file or folder of text (.txt, .md), Parquet or JSONL (.jsonl, also .gz and .zst); a Hugging
+    Face repository, hf:OWNER/NAME[@REVISION][/SUBFOLDER]; or a named corpus: `shakespeare` (Tiny Shakespeare)
+    or `pystdlib` (the source of the Python that runs this; needs no network). A folder of .bin shards of
+    llm.c or modded-nanogpt gets a manifest in place, without --out.
+
+    The same command goes on with what was stopped or killed.
     """
 )
 @click.argument("source")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the dataset to make.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the dataset to make.")
 @click.option(
-    "--tokenizer", metavar="KIND", help="char, byte, gpt2, bpe:N (trained on the corpus) or a tokenizer file."
+    "--tokenizer",
+    metavar="KIND",
+    help="char, byte, gpt2, bpe:N (trained on the corpus), or a tokenizer.json or .tiktoken file.",
 )
 @click.option(
     "--split",
@@ -33,43 +47,110 @@ from gptwright.report.terminal import console_for
 @click.option(
     "--from", "from_file", type=click.Path(path_type=Path), help="A copy of the named corpus on this machine."
 )
+@click.option(
+    "--text-column", metavar="NAME", help="Column of the text in Parquet or JSONL.  [default: text]"
+)
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Keep records that fulfil it, such as 'int_score>=4'; may be given several times.",
+)
 @click.option("--max-tokens", type=int, help="Stop after this many training tokens.")
-@click.option("--workers", type=int, help="Threads that encode; the result does not depend on it.")
-@click.option("--skip-bad", is_flag=True, help="Leave out files that are not valid UTF-8, and list them.")
+@click.option(
+    "--workers", type=int, help="Processes; the result does not depend on it.  [default: one a core]"
+)
+@click.option("--skip-bad", is_flag=True, help="Leave out broken files and records, and list them.")
 @json_option
 def command(
     source: str,
-    out: Path,
+    out: Path | None,
     tokenizer: str | None,
     split: str,
     from_file: Path | None,
+    text_column: str | None,
+    where: tuple[str, ...],
     max_tokens: int | None,
     workers: int | None,
     skip_bad: bool,
     as_json: bool,
 ) -> None:
     """Prepares a corpus under a progress bar."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=console_for(stderr=True),
-        transient=True,
-    ) as progress:
-        task = progress.add_task("reading", total=1.0)
-        report = prepare(
-            source,
-            out=out,
-            tokenizer=tokenizer,
-            split="nanogpt" if split == "nanogpt" else "hash",
-            from_file=from_file,
-            max_tokens=max_tokens,
-            skip_bad=skip_bad,
-            workers=workers,
-            progress=lambda stage, done: progress.update(task, description=stage, completed=done),
-        )
+    if is_dataset(Path(source)) and (out is None or out.resolve() == Path(source).resolve()):
+        show(describe_in_place(Path(source), tokenizer=tokenizer), as_json=as_json)
+        return
+    if out is None:
+        raise click.UsageError("Missing option '--out': the folder of the dataset to make")
+    console = console_for(stderr=True)
+    with ProgressBar(console) as bar:
+        try:
+            report = prepare(
+                source,
+                out=out,
+                tokenizer=tokenizer,
+                split="nanogpt" if split == "nanogpt" else "hash",
+                from_file=from_file,
+                text_column=text_column,
+                where=where,
+                max_tokens=max_tokens,
+                skip_bad=skip_bad,
+                workers=workers,
+                progress=bar.show,
+                say=lambda sentence: console.print(escape(sentence), soft_wrap=True),
+            )
+        except KeyboardInterrupt:
+            partial = out.resolve().with_name(f"{out.resolve().name}.partial")
+            if partial.exists():
+                click.echo(f"what is done is kept in {partial}; the same command goes on with it", err=True)
+            raise
     show(report, as_json=as_json)
+
+
+class ProgressBar:
+    """A bar with megabytes and tokens a second and the time left; only on a terminal."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("reading", total=1, speed="")
+        self._stage = ""
+        self._began: tuple[float, int, int] = (0.0, 0, 0)
+
+    def __enter__(self) -> "ProgressBar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Moves the bar."""
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self._began = (self._clock(), progress.done, progress.tokens)
+            self._bar.reset(self._task, total=progress.total, description=progress.stage)
+        self._bar.update(
+            self._task, completed=progress.done, total=progress.total, speed=self._speed(progress)
+        )
+
+    def _speed(self, progress: Progress) -> str:
+        began, done, tokens = self._began
+        seconds = self._clock() - began
+        if seconds < 1:
+            return ""
+        speed = f"{units.size((progress.done - done) / seconds)}/s"
+        if progress.tokens > tokens:
+            speed += f" {units.count((progress.tokens - tokens) / seconds)} tokens/s"
+        return speed
 
 
 def show(report: PrepareReport, *, as_json: bool) -> None:

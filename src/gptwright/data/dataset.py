@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gptwright.data.characters import CharTokenizer
+from gptwright.data.headed import HEADER_BYTES, HeadedShard, headed_shards
 from gptwright.data.locate import NANOGPT_TRAIN, locate
 from gptwright.data.manifest import MANIFEST_NAME, Manifest, read_manifest
 from gptwright.data.pickles import read_plain_pickle
@@ -24,6 +25,9 @@ from gptwright.data.tokenizers import Gpt2Tokenizer, load_tokenizer
 from gptwright.errors import DataError
 
 __all__ = ["Shard", "TokenDataset", "TokenSplit", "check_ids", "open_dataset", "require_windows"]
+
+# Meta's tokenizer of Llama 3: 128,000 merges and bytes, 256 special ids.
+LLAMA3_VOCAB_SIZE = 128_256
 
 _META_NAME = "meta.pkl"
 _WHOLE_BYTES = 64 * 1024 * 1024
@@ -77,6 +81,12 @@ class TokenDataset:
             return _tokenizer_of_meta(self.folder / _META_NAME)
         if self.tokenizer_kind == "gpt2":
             return Gpt2Tokenizer()
+        if not (self.folder / _META_NAME).exists():
+            raise DataError(
+                f"{self.folder} does not say which tokenizer made its {self.vocab_size:,} ids",
+                why="text cannot be encoded or decoded without it; training works",
+                fix=f"gptwright prepare {self.folder} --tokenizer FILE",
+            )
         raise DataError(
             f"{self.folder / _META_NAME} gives a vocabulary size ({self.vocab_size}) but no vocabulary",
             why="text cannot be encoded or decoded without it; training works",
@@ -123,7 +133,8 @@ def open_dataset(dataset: str, *, root: Path = Path()) -> TokenDataset:
     folder = locate(dataset, root)
     if (folder / MANIFEST_NAME).is_file():
         return _open_ours(folder)
-    return _open_nanogpt(folder)
+    shards = headed_shards(folder)
+    return _open_headed(folder, shards) if shards else _open_nanogpt(folder)
 
 
 def _open_ours(folder: Path) -> TokenDataset:
@@ -132,7 +143,12 @@ def _open_ours(folder: Path) -> TokenDataset:
         str(name): TokenSplit(
             name=name,
             shards=tuple(
-                map_shard(folder / shard.file, manifest.dtype, expected_tokens=shard.tokens)
+                map_shard(
+                    folder / shard.file,
+                    manifest.dtype,
+                    expected_tokens=shard.tokens,
+                    header_bytes=shard.header_bytes,
+                )
                 for shard in record.shards
             ),
             vocab_size=manifest.vocab_size,
@@ -150,6 +166,35 @@ def _open_ours(folder: Path) -> TokenDataset:
         tokenizer_kind=manifest.tokenizer.kind,
         tokenizer_sha256=manifest.tokenizer.sha256,
         manifest=manifest,
+    )
+
+
+def _open_headed(folder: Path, shards: dict[str, list[HeadedShard]]) -> TokenDataset:
+    gpt2 = shards["train"][0].dtype == "uint16"
+    made = Gpt2Tokenizer()
+    vocab_size = made.vocab_size if gpt2 else LLAMA3_VOCAB_SIZE
+    splits = {
+        name: TokenSplit(
+            name=name,
+            shards=tuple(
+                map_shard(part.path, part.dtype, expected_tokens=part.tokens, header_bytes=HEADER_BYTES)
+                for part in parts
+            ),
+            vocab_size=vocab_size,
+            text_bytes=None,
+        )
+        for name, parts in shards.items()
+    }
+    return TokenDataset(
+        name=folder.resolve().name,
+        folder=folder,
+        splits=splits,
+        vocab_size=vocab_size,
+        vocab_origin=f"headers of {folder.as_posix()}: llm.c's format for {'GPT-2' if gpt2 else 'Llama 3'}",
+        assumed=False,
+        tokenizer_kind="gpt2" if gpt2 else "unknown",
+        tokenizer_sha256=made.sha256 if gpt2 else "",
+        manifest=None,
     )
 
 

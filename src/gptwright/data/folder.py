@@ -1,16 +1,15 @@
 """Puts a finished dataset where it was asked for, or leaves everything as it was.
 
-The files are written into a folder beside the target and flushed to disk, and a rename puts it in place. So
-a dataset is whole or absent, whatever stops the work: an error, Ctrl-C, a full disk. Files of other names in
-the target stay where they are, and a dataset of other settings or of another program is never replaced.
+The files are written into a folder beside the target (`work`) and flushed to disk, and a rename puts it in
+place. So a dataset is whole or absent, whatever stops the work: an error, Ctrl-C, a full disk, a kill. Files
+of other names in the target stay where they are, and a dataset of other settings or of another program is
+never replaced.
 """
 
 import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gptwright import units
@@ -59,35 +58,6 @@ def _check_same_settings(out: Path, manifest: Manifest, settings: SettingsRecord
     )
 
 
-@contextmanager
-def replacing(out: Path, bytes_needed: Callable[[], float]) -> Iterator[Path]:
-    """Gives a folder to write into, and puts it in `out`'s place when the block ends well.
-
-    Args:
-        out: the target; `check_target` has let it pass.
-        bytes_needed: an estimate of what is written, for the message of a full disk.
-
-    Raises:
-        DiskFullError: there is no room. Nothing is left behind.
-    """
-    out = out.resolve()
-    made = [parent for parent in out.parents if not parent.exists()]
-    partial = out.with_name(f"{out.name}.partial-{secrets.token_hex(4)}")
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        sync_folder(partial)
-        _put(partial, out)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        for folder in made:
-            with suppress(OSError):
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise _not_writable(out, error, bytes_needed()) from None
-        raise
-
-
 def write_durably(path: Path, content: bytes) -> None:
     """Writes a small file and flushes it to disk."""
     with path.open("wb") as file:
@@ -96,7 +66,7 @@ def write_durably(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _put(partial: Path, out: Path) -> None:
+def put(partial: Path, out: Path) -> None:
     """Gives the target the new files; what else lies there, such as nanoGPT's prepare.py, stays."""
     before = {entry.name for entry in out.iterdir()} if out.exists() else set()
     own = _own_names(read_manifest(out)) if MANIFEST_NAME in before else set()
@@ -145,18 +115,35 @@ def _listing(names: set[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _not_writable(out: Path, error: OSError, needed: float) -> DataError | DiskFullError:
-    if error.errno not in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+def not_writable(
+    out: Path, error: OSError | DiskFullError, *, needed: float | None, kept: Path | None
+) -> DataError | DiskFullError:
+    """The error of whatever could not be written.
+
+    Args:
+        out: where the dataset was to be.
+        error: what the system said.
+        needed: an estimate of the dataset's bytes, if there is one yet.
+        kept: the folder of finished work that a second run goes on from, if there is one.
+    """
+    full = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+    if isinstance(error, OSError) and error.errno not in full:
         return DataError(
             f"the dataset cannot be written to {out}: {error.strerror or error}",
-            why="nothing was left there",
+            why="nothing was left there" if kept is None else f"what is done is kept in {kept}",
             fix="--out DIR in a folder that you may write to",
         )
     existing = next(parent for parent in out.parents if parent.exists())
-    free = shutil.disk_usage(existing).free
+    free = units.size(shutil.disk_usage(existing).free)
+    need = f"it needs about {units.size(needed)}, " if needed else ""
+    if kept is None:
+        return DiskFullError(
+            f"no room for the dataset in {out.parent}: {need}{free} are free",
+            why="the disk or the quota is full; what was half-written has been removed",
+            fix="free some space, choose another --out DIR, or write less with --max-tokens N",
+        )
     return DiskFullError(
-        f"no room for the dataset in {out.parent}: it needs about {units.size(needed)},"
-        f" {units.size(free)} are free",
-        why="the disk or the quota is full; what was half-written has been removed",
-        fix="free some space, choose another --out DIR, or write less with --max-tokens N",
+        f"no room for the dataset in {out.parent}: {need}{free} are free",
+        why=f"the disk or the quota is full; what is done is kept in {kept}",
+        fix="free some space and give the same command again, which goes on; or delete that folder",
     )

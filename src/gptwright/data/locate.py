@@ -3,6 +3,7 @@
 import difflib
 from pathlib import Path
 
+from gptwright.data.headed import read_header
 from gptwright.data.manifest import MANIFEST_NAME
 from gptwright.errors import DataError
 
@@ -22,9 +23,9 @@ def locate(dataset: str, root: Path) -> Path:
         DataError: there is none; what is there and the command that makes it are named.
     """
     folder = root / "data" / dataset
-    if not _is_dataset(folder) and Path(dataset).is_dir():
+    if not is_dataset(folder) and Path(dataset).is_dir():
         folder = Path(dataset)
-    if _is_dataset(folder):
+    if is_dataset(folder):
         return folder
     if folder.is_dir():
         names = sorted(entry.name for entry in folder.iterdir())
@@ -45,14 +46,17 @@ def locate(dataset: str, root: Path) -> Path:
     )
 
 
-def _is_dataset(folder: Path) -> bool:
-    return (folder / MANIFEST_NAME).is_file() or (folder / NANOGPT_TRAIN).is_file()
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder holds token ids: ours, nanoGPT's, or llm.c's."""
+    if (folder / MANIFEST_NAME).is_file() or (folder / NANOGPT_TRAIN).is_file():
+        return True
+    return any(read_header(path) is not None for path in sorted(folder.glob("*train*.bin"))[:1])
 
 
 def _datasets_under(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return sorted(entry.name for entry in folder.iterdir() if _is_dataset(entry))
+    return sorted(entry.name for entry in folder.iterdir() if is_dataset(entry))
 
 
 def _command(dataset: str, out: Path) -> str:

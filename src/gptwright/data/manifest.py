@@ -16,7 +16,8 @@ MANIFEST_NAME = "manifest.json"
 _LARGEST_FILE = 16 * 1024 * 1024
 
 Dtype = Literal["uint16", "uint32"]
-SplitMethod = Literal["hash", "nanogpt"]
+# `given`: the dataset came with its split.
+SplitMethod = Literal["hash", "nanogpt", "given"]
 
 
 def _plain_name(name: str) -> str:
@@ -34,13 +35,14 @@ class _Record(BaseModel):
 
 
 class ShardRecord(_Record):
-    """One file of ids."""
+    """One file of ids; `header_bytes` lie before them, in shards of llm.c and modded-nanogpt."""
 
     file: PlainName
     tokens: NonNegativeInt
     documents: NonNegativeInt
     sha256: Sha256
     max_id: NonNegativeInt
+    header_bytes: NonNegativeInt = 0
 
 
 class SplitRecord(_Record):
@@ -55,41 +57,63 @@ class SplitRecord(_Record):
 class TokenizerRecord(_Record):
     """The tokenizer's kind, its file in the folder and that file's hash."""
 
-    kind: Literal["char", "byte", "gpt2", "bpe"]
+    kind: Literal["char", "byte", "gpt2", "bpe", "tiktoken"]
     file: PlainName
     sha256: Sha256
 
 
 class SkippedRecord(_Record):
-    """A source file that was left out."""
+    """A source file or record that was left out."""
 
     name: str
     reason: str
 
 
 class SourceRecord(_Record):
-    """Where the text came from; see `Tally.sha256` for what the hash of several files is."""
+    """Where the text came from; see `Tally.sha256` for what the hash of several files is.
+
+    Attributes:
+        name: what was asked for.
+        bytes: of text.
+        sha256: of what was read.
+        documents: that have text and fulfil the conditions, duplicates among them.
+        skipped: what was left out because it is broken, the first thousand by name.
+        bad: how many those are in all.
+        filtered: records that a condition left out.
+        empty: records without text.
+        duplicates: documents whose text occurred before; they are not in the dataset.
+        duplicate_bytes: their size.
+    """
 
     name: str
     bytes: NonNegativeInt
     sha256: Sha256
     documents: NonNegativeInt
     skipped: list[SkippedRecord]
+    bad: NonNegativeInt = 0
+    filtered: NonNegativeInt = 0
+    empty: NonNegativeInt = 0
+    duplicates: NonNegativeInt = 0
+    duplicate_bytes: NonNegativeInt = 0
 
 
 class ValidationRecord(_Record):
     """How the validation split was drawn, and how sure an evaluation on it can be.
 
-    `windows` maps a window length in tokens to how many such windows fit without overlap.
+    `windows` maps a window length in tokens to how many such windows fit without overlap. `drawn` says what
+    has a side: whole documents, or pieces of long ones too. `overlap` is how many training documents (or
+    pieces) are validation documents as well, counted in what was written; None where that was not counted.
     """
 
     method: SplitMethod
     fraction_asked: float
-    hash: Literal["blake2b-128 of the piece"] | None
+    hash: Literal["blake2b-128 of the piece", "blake2b-128 of the document"] | None
     documents: NonNegativeInt
     tokens: NonNegativeInt
     windows: dict[str, int]
     standard_error_note: str
+    drawn: Literal["documents", "pieces"] = "pieces"
+    overlap: NonNegativeInt | None = None
 
 
 class SettingsRecord(_Record):
@@ -99,6 +123,8 @@ class SettingsRecord(_Record):
     tokenizer: str
     split: SplitMethod
     max_tokens: int | None
+    text_column: str | None = None
+    where: list[str] = []
 
 
 class Manifest(_Record):

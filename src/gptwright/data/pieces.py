@@ -2,17 +2,12 @@
 
 A validation split taken from the end of a corpus measures that end. Here the blake2b hash of each piece
 decides, so validation is spread over the whole corpus, does not depend on the order of files or on a seed,
-and a text that occurs twice is never on both sides.
-
-Cost: 16 bytes of hash and a dict entry for each piece, some 150 MB of memory for 10 GB of text.
+and a text that occurs twice is never on both sides. How the draw is made over a whole corpus is in `draw`.
 """
 
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-from gptwright.errors import DataError
 
 # A document is cut when it is longer than this many pieces: 64 Ki characters at full piece size.
 _PIECES_KEPT_WHOLE = 8
@@ -24,6 +19,8 @@ _BLANK_LINE = re.compile(r"\n(?:[ \t\r]*\n)+")
 # Where both neighbours are visible characters, a line end is a token boundary for every tokenizer here, so
 # text cut after it encodes to the same ids as the whole.
 _SAFE_LINE_END = re.compile(r"(?<=\S)\n(?=\S)")
+# And text cut before such a space: a word takes the space before it along.
+_SAFE_SPACE = re.compile(r"(?<=\S)(?= \S)")
 
 
 def piece_size(corpus_bytes: int) -> int:
@@ -63,63 +60,30 @@ def content_hash(encoded: bytes) -> bytes:
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
-@dataclass(slots=True)
-class ContentDraw:
-    """Collects the pieces of a corpus, then draws the validation split.
+def is_validation(encoded: bytes, limit: bytes) -> bool:
+    """Whether a piece is on the validation side of a draw, whose largest hash is `limit`."""
+    return content_hash(encoded) <= limit
 
-    Attributes:
-        pieces: how many pieces were added.
-        size: their bytes in UTF-8.
-        largest: the largest hash that is drawn.
+
+def blocks(text: str, size: int, *, longest: int | None = None) -> Iterator[str]:
+    """A text in blocks of at least `size` characters whose encodings, joined, are that of the whole.
+
+    Args:
+        text: any text.
+        size: how long a block is at least.
+        longest: where no boundary is found up to here, a block ends inside a word, whose ids may then differ
+            from those of the whole. A word of a million letters would take seconds to encode.
     """
-
-    pieces: int = 0
-    size: int = 0
-    largest: bytes = b""
-    _sizes: dict[bytes, int] = field(default_factory=dict)
-
-    def add(self, piece: str) -> None:
-        """Counts a piece."""
-        encoded = piece.encode("utf-8")
-        key = content_hash(encoded)
-        self._sizes[key] = self._sizes.get(key, 0) + len(encoded)
-        self.pieces += 1
-        self.size += len(encoded)
-
-    def draw(self, fraction: float) -> None:
-        """Takes the pieces with the smallest hashes until `fraction` of the bytes is reached.
-
-        Raises:
-            DataError: there is only one piece, or all are the same text.
-        """
-        if len(self._sizes) < 2:
-            raise DataError(
-                f"the corpus cannot be split: it has {self.size:,} bytes in {self.pieces} piece(s),"
-                f" of which {len(self._sizes)} differ",
-                why="training and validation must not hold the same text, and neither may be empty",
-                fix="give more text, or use --split nanogpt, which takes the last 10 % as it is",
-            )
-        reached = 0
-        for key in sorted(self._sizes)[:-1]:
-            self.largest = key
-            reached += self._sizes[key]
-            if reached >= fraction * self.size:
-                break
-        self._sizes.clear()
-
-    def is_validation(self, piece: str) -> bool:
-        """Whether a piece was drawn."""
-        return content_hash(piece.encode("utf-8")) <= self.largest
-
-
-def blocks(text: str, size: int) -> Iterator[str]:
-    """A text in blocks of at least `size` characters whose encodings, joined, are that of the whole."""
     start = 0
     while len(text) - start > size:
-        found = _SAFE_LINE_END.search(text, start + size)
-        if found is None:
+        last = len(text) if longest is None else min(len(text), start + longest)
+        found = _SAFE_LINE_END.search(text, start + size, last) or _SAFE_SPACE.search(
+            text, start + size, last
+        )
+        if found is None and last == len(text):
             break
-        yield text[start : found.end()]
-        start = found.end()
+        end = last if found is None else found.end()
+        yield text[start:end]
+        start = end
     if start < len(text):
         yield text[start:]

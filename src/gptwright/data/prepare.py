@@ -1,79 +1,64 @@
 """Turns a corpus into a token dataset: shards of ids, a tokenizer and a manifest.
 
-The corpus is read two or three times and never held: once to count it and to draw the validation split by
-content, once for a tokenizer that must see it, once to encode. Only nanoGPT's contiguous split holds the
-text, because it is defined on the whole.
+The corpus is read twice and never held, by several processes: once to count and hash it, which finds
+duplicates and draws the validation split by content (`survey`, `draw`), and once to encode it (`encode`),
+while the parent puts the shards together (`assemble`). What is done lies beside the target (`work`), and the
+same command goes on from there. Only nanoGPT's contiguous split holds the text (`contiguous`).
+
+Memory stays below 1 GiB and 300 MB a worker, whatever the size of the corpus.
 """
 
-import os
 import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gptwright
 from gptwright import units
+from gptwright.data import shards
+from gptwright.data.assemble import overlap
 from gptwright.data.characters import CharTokenizer
-from gptwright.data.encode import write_splits
-from gptwright.data.folder import META_NAME, TOKENIZER_NAME, check_target, replacing, write_durably
-from gptwright.data.manifest import (
-    DATASET_SCHEMA,
-    MANIFEST_NAME,
-    Dtype,
-    Manifest,
-    SettingsRecord,
-    SkippedRecord,
-    SourceRecord,
-    SplitMethod,
-    SplitRecord,
-    TokenizerRecord,
-    ValidationRecord,
-)
-from gptwright.data.sources import NAMED_CORPORA, open_corpus
-from gptwright.data.sources.corpus import Corpus, Skipped
-from gptwright.data.stretches import SplitName, in_blocks
-from gptwright.data.survey import Progress, Survey
+from gptwright.data.contiguous import encode_contiguous, read_contiguous
+from gptwright.data.draw import Draw
+from gptwright.data.encode import write_dropped
+from gptwright.data.encoding import Encoding
+from gptwright.data.folder import META_NAME, TOKENIZER_NAME, check_target, write_durably
+from gptwright.data.manifest import MANIFEST_NAME, Dtype, Manifest, SettingsRecord, SplitMethod, read_manifest
+from gptwright.data.pieces import piece_size
+from gptwright.data.pool import usable_cores
+from gptwright.data.prepared import Outcome, PrepareReport, manifest_of, report_of
+from gptwright.data.sources import NAMED_CORPORA, open_corpus, parse_condition
+from gptwright.data.sources.corpus import UNIT_BYTES, Corpus, Tally, Unit, require_text
+from gptwright.data.sources.records import RecordOptions
+from gptwright.data.survey import Survey, survey
 from gptwright.data.tokenizer_base import SEPARATOR_TEXT, Tokenizer
-from gptwright.data.tokenizers import make_tokenizer
+from gptwright.data.tokenizers import load_tokenizer, make_tokenizer
+from gptwright.data.training_sample import training_sample
+from gptwright.data.work import Workspace, workspace
 from gptwright.errors import DataError
 from gptwright.facts import Fact, Origin
 
-WINDOW_LENGTHS = (1024, 64)
+__all__ = ["PrepareReport", "Progress", "prepare"]
 
 _SMALL_CORPUS_BYTES = 5_000_000
-_FEW_WINDOWS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareReport:
-    """What was prepared.
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the work is.
 
     Attributes:
-        out: the dataset's folder.
-        tokenizer: the choice and its reason.
-        vocab_size: how many ids there are.
-        documents: source documents read.
-        characters: of source text.
-        source_bytes: of source text.
-        tokens: in each split.
-        bytes_per_token: UTF-8 bytes of text for each token written, separators included.
-        val_windows: for a window length, how many fit into validation without overlap.
-        val_note: how sure an evaluation can be.
-        skipped: files left out.
-        warnings: what a person should know before training on it.
+        stage: `reading`, `tokenizer` or `encoding`.
+        done: bytes of the source that are done in this stage, about.
+        total: bytes of the source, about.
+        tokens: that were written so far.
     """
 
-    out: Path
-    tokenizer: Fact
-    vocab_size: int
-    documents: int
-    characters: int
-    source_bytes: int
-    tokens: dict[SplitName, int]
-    bytes_per_token: float
-    val_windows: dict[int, int]
-    val_note: str
-    skipped: list[Skipped]
-    warnings: list[str]
+    stage: str
+    done: int
+    total: int
+    tokens: int = 0
 
 
 def prepare(
@@ -86,53 +71,199 @@ def prepare(
     max_tokens: int | None = None,
     skip_bad: bool = False,
     workers: int | None = None,
-    progress: Progress | None = None,
+    text_column: str | None = None,
+    where: tuple[str, ...] = (),
+    progress: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> PrepareReport:
-    """Prepares a corpus.
+    """Prepares a corpus, or goes on with what an earlier run of the same call left unfinished.
 
     Args:
-        source: a text file, a folder of them, or a named corpus.
+        source: a file or folder of text, Parquet or JSONL, `hf:OWNER/NAME`, or a named corpus.
         out: the folder to make. An earlier dataset of the same settings there is replaced at the end.
         tokenizer: `char`, `byte`, `gpt2`, `bpe:N` or a tokenizer file; None chooses.
         split: `hash` draws validation by content, `nanogpt` takes the last 10 % of the characters.
         from_file: a copy of the named corpus.
         max_tokens: where the training split ends. Validation is drawn from the whole corpus all the same.
-        skip_bad: leave out files that are not UTF-8, instead of stopping at them.
-        workers: threads that encode; None takes up to four. The result does not depend on it.
+        skip_bad: leave out what is broken, instead of stopping at it.
+        workers: processes that read and encode; None takes one a core. The result does not depend on it.
+        text_column: the column of Parquet or JSONL that holds the text; None is `text`.
+        where: conditions that a record must fulfil, such as `int_score>=4`.
         progress: told how far the work is.
+        say: told in a sentence what is about to be downloaded.
 
     Raises:
         DataError: the corpus, a setting or the target cannot be used.
-        DiskFullError: there is no room. As after any failure, nothing is left behind.
+        DiskFullError: there is no room. What is finished stays, if it is worth going on from.
     """
     _check_numbers(max_tokens, workers)
-    corpus = open_corpus(source, from_file=from_file, skip_bad=skip_bad)
+    options = RecordOptions(text_column or "text", tuple(parse_condition(text) for text in where))
+    corpus = open_corpus(source, from_file=from_file, skip_bad=skip_bad, options=options, say=say)
     choice = _choose_tokenizer(source, corpus, tokenizer)
-    spec = str(choice.value)
-    settings = SettingsRecord(source=corpus.name, tokenizer=spec, split=split, max_tokens=max_tokens)
-    check_target(out, settings)
-    survey = Survey(corpus, split, progress or (lambda *_: None))
-    survey.read(spec)
-    made = make_tokenizer(
-        spec,
-        survey.training_sample if spec.startswith("bpe:") else survey.texts,
-        separator=split == "hash" and survey.tally.documents > 1,
+    settings = SettingsRecord(
+        source=corpus.name,
+        tokenizer=str(choice.value),
+        split=split,
+        max_tokens=max_tokens,
+        text_column=text_column,
+        where=list(where),
     )
-    dtype: Dtype = "uint16" if made.vocab_size <= 2**16 else "uint32"
-    with replacing(out, lambda: survey.estimated_tokens(spec) * (2 if dtype == "uint16" else 4)) as folder:
-        splits = write_splits(
-            in_blocks(survey.stretches("encoding")),
-            made,
-            folder,
-            dtype=dtype,
-            separator_id=made.separator_id if split == "hash" else None,
-            max_train_tokens=max_tokens,
-            workers=workers or min(4, os.cpu_count() or 1),
-            on_characters=survey.advance,
+    check_target(out, settings)
+    job = _Job(corpus, settings, workers or usable_cores(), progress or (lambda _: None))
+    with workspace(out, _plan(corpus, settings), bytes_needed=job.bytes_needed) as space:
+        if not space.finished:
+            space.dataset.mkdir(exist_ok=True)
+            space.units.mkdir(exist_ok=True)
+            job.run(space)
+            space.put_in_place()
+    return report_of(out, choice, read_manifest(out))
+
+
+class _Job:
+    """One preparation.
+
+    Args:
+        corpus: what is prepared.
+        settings: what was asked.
+        workers: how many processes.
+        progress: told how far the work is.
+    """
+
+    def __init__(
+        self, corpus: Corpus, settings: SettingsRecord, workers: int, progress: Callable[[Progress], None]
+    ) -> None:
+        self.corpus = corpus
+        self.settings = settings
+        self.spec = settings.tokenizer
+        self.workers = workers
+        self.survey: Survey | None = None
+        self._dtype: Dtype = "uint16"
+        self._progress = progress
+        self._total = self._done = 0
+
+    def bytes_needed(self) -> float | None:
+        """About how large the dataset will be, once the corpus was read."""
+        if self.survey is None:
+            return None
+        return self.survey.estimated_tokens(self.spec) * (2 if self._dtype == "uint16" else 4)
+
+    def run(self, space: Workspace) -> None:
+        """Makes the dataset in the workspace."""
+        outcome = self._contiguous(space) if self.settings.split == "nanogpt" else self._by_content(space)
+        manifest = manifest_of(self.corpus, self.settings, outcome)
+        _write_descriptions(space.dataset, outcome.tokenizer, manifest)
+
+    def _by_content(self, space: Workspace) -> Outcome:
+        planned = Tally()
+        units_ = self.corpus.units(planned)
+        whole = self.corpus.reader.whole_documents
+        size = None if whole else piece_size(self.corpus.total_bytes)
+        found = self.survey = self._survey(units_, space, planned, size)
+        draw = Draw(found.tables, whole)
+        fraction = found.validation_fraction(self.spec)
+        limit = draw.limit(fraction)
+        for index, numbers in enumerate(draw.duplicates):
+            write_dropped(space, index, numbers.tolist())
+        made = self._tokenizer(space, lambda: training_sample(units_, space, limit=limit, size=size), found)
+        self._begin_stage(sum(unit.size for unit in units_))
+        encoding = Encoding(
+            corpus=self.corpus.name,
+            units=units_,
+            records=found.records,
+            space=space,
+            tokenizer=made,
+            dtype=self._dtype,
+            limit=limit,
+            piece_size=size,
+            max_train_tokens=self.settings.max_tokens,
+            workers=self.workers,
+            progress=lambda done, tokens: self._advance("encoding", done, tokens),
         )
-        manifest = _manifest(survey, settings, made, dtype, splits)
-        _write_descriptions(folder, made, manifest)
-    return _report(out, choice, survey, manifest)
+        return Outcome(
+            tokenizer=made,
+            dtype=self._dtype,
+            tally=found.tally,
+            characters=found.characters,
+            splits=encoding.run(),
+            fraction=fraction,
+            duplicates=sum(map(len, draw.duplicates)),
+            duplicate_bytes=draw.all_bytes - draw.kept_bytes,
+            drawn="documents" if whole else "pieces",
+            overlap=overlap(space, len(units_)),
+        )
+
+    def _survey(self, units_: list[Unit], space: Workspace, planned: Tally, size: int | None) -> Survey:
+        self._begin_stage(sum(unit.size for unit in units_))
+        found = survey(
+            units_,
+            space,
+            planned=planned,
+            piece_size=size,
+            alphabet=self.spec == "char",
+            workers=self.workers,
+            progress=lambda done: self._advance("reading", done),
+        )
+        require_text(self.corpus.name, found.tally)
+        return found
+
+    def _contiguous(self, space: Workspace) -> Outcome:
+        self._begin_stage(self.corpus.total_bytes)
+        tally = Tally()
+        text = read_contiguous(self.corpus, tally, lambda done: self._advance("reading", done))
+        found = self.survey = Survey(tally=tally, characters=len(text), alphabet="".join(sorted(set(text))))
+        made = self._tokenizer(space, lambda: iter([text[: int(len(text) * 0.9)]]), found)
+        self._begin_stage(len(text))
+        splits = encode_contiguous(
+            text,
+            self.corpus.name,
+            space,
+            made,
+            self._dtype,
+            max_train_tokens=self.settings.max_tokens,
+            progress=lambda done: self._advance("encoding", done),
+        )
+        return Outcome(
+            tokenizer=made,
+            dtype=self._dtype,
+            tally=tally,
+            characters=len(text),
+            splits=splits,
+            fraction=0.1,
+        )
+
+    def _tokenizer(self, space: Workspace, sample: Callable[[], Iterator[str]], found: Survey) -> Tokenizer:
+        """The tokenizer of an earlier run, or one made now and written for the workers."""
+        path = space.dataset / TOKENIZER_NAME
+        if path.is_file():
+            made = load_tokenizer(path)
+        else:
+            self._progress(Progress("tokenizer", 0, self._total))
+            separator = self.settings.split == "hash" and found.tally.documents > 1
+            texts = (lambda: iter([found.alphabet])) if self.spec == "char" else sample
+            made = make_tokenizer(self.spec, texts, separator=separator)
+            write_durably(path, made.to_bytes())
+            self._progress(Progress("tokenizer", self._total, self._total))
+        self._dtype = "uint16" if made.vocab_size <= 2**16 else "uint32"
+        return made
+
+    def _begin_stage(self, total: int) -> None:
+        self._total, self._done = max(1, total), 0
+
+    def _advance(self, stage: str, done: int, tokens: int = 0) -> None:
+        self._done += done
+        self._progress(Progress(stage, min(self._done, self._total), self._total, tokens))
+
+
+def _plan(corpus: Corpus, settings: SettingsRecord) -> dict[str, Any]:
+    """What unfinished work depends on."""
+    return {
+        "version": gptwright.__version__,
+        **settings.model_dump(),
+        "skip_bad": corpus.skip_bad,
+        "unit_bytes": UNIT_BYTES,
+        "shard_tokens": shards.TOKENS_PER_SHARD,
+        "files": [list(entry) for entry in corpus.state],
+    }
 
 
 def _check_numbers(max_tokens: int | None, workers: int | None) -> None:
@@ -156,62 +287,7 @@ def _choose_tokenizer(source: str, corpus: Corpus, asked: str | None) -> Fact:
     return Fact(name="tokenizer", value=value, text=value, origin=origin, reason=reason)
 
 
-def _manifest(
-    survey: Survey,
-    settings: SettingsRecord,
-    tokenizer: Tokenizer,
-    dtype: Dtype,
-    splits: dict[SplitName, SplitRecord],
-) -> Manifest:
-    val = splits["val"]
-    windows = {str(length): max(0, val.tokens - 1) // length for length in WINDOW_LENGTHS}
-    source = SourceRecord(
-        name=survey.corpus.name,
-        bytes=survey.tally.bytes,
-        sha256=survey.tally.sha256,
-        documents=survey.tally.documents,
-        skipped=[SkippedRecord(name=item.name, reason=item.reason) for item in survey.tally.skipped],
-    )
-    return Manifest(
-        schema=DATASET_SCHEMA,
-        created_by=f"gptwright {gptwright.__version__}",
-        settings=settings,
-        tokenizer=TokenizerRecord(kind=tokenizer.kind, file=TOKENIZER_NAME, sha256=tokenizer.sha256),
-        vocab_size=tokenizer.vocab_size,
-        dtype=dtype,
-        byte_order="little",
-        separator_id=tokenizer.separator_id,
-        characters=survey.characters,
-        splits=splits,
-        validation=ValidationRecord(
-            method=survey.split,
-            fraction_asked=survey.fraction,
-            hash="blake2b-128 of the piece" if survey.split == "hash" else None,
-            documents=val.documents,
-            tokens=val.tokens,
-            windows=windows,
-            standard_error_note=_certainty(windows, survey.split),
-        ),
-        sources=[source],
-    )
-
-
-def _certainty(windows: dict[str, int], split: SplitMethod) -> str:
-    length, number = next(((name, n) for name, n in windows.items() if n), ("64", 0))
-    if number == 0:
-        return "validation is shorter than one window of 64 tokens: a loss from it says next to nothing"
-    share = units.percent(number**-0.5)
-    note = (
-        f"{number:,} windows of {int(length):,} tokens without overlap: the mean loss over them has a"
-        f" standard error of {share} of the spread between windows"
-    )
-    if split == "nanogpt":
-        note += "; they are one stretch, the end of the text, and speak for that stretch"
-    return note
-
-
 def _write_descriptions(folder: Path, tokenizer: Tokenizer, manifest: Manifest) -> None:
-    write_durably(folder / TOKENIZER_NAME, tokenizer.to_bytes())
     if isinstance(tokenizer, CharTokenizer):
         symbols = list(tokenizer.characters)
         if tokenizer.separator_id is not None:
@@ -223,30 +299,3 @@ def _write_descriptions(folder: Path, tokenizer: Tokenizer, manifest: Manifest) 
         }
         write_durably(folder / META_NAME, pickle.dumps(meta))
     write_durably(folder / MANIFEST_NAME, manifest.to_json().encode("utf-8"))
-
-
-def _report(out: Path, choice: Fact, survey: Survey, manifest: Manifest) -> PrepareReport:
-    tokens = {name: split.tokens for name, split in manifest.splits.items()}
-    text_bytes = sum(split.text_bytes for split in manifest.splits.values())
-    windows = {int(length): number for length, number in manifest.validation.windows.items()}
-    note = manifest.validation.standard_error_note
-    warnings = []
-    if windows[1024] < _FEW_WINDOWS:
-        warnings.append(
-            f"the validation split has only {tokens['val']:,} tokens ({windows[1024]} windows of 1,024,"
-            f" {windows[64]} of 64): small differences between runs are within chance; more text helps"
-        )
-    return PrepareReport(
-        out=out,
-        tokenizer=choice,
-        vocab_size=manifest.vocab_size,
-        documents=survey.tally.documents,
-        characters=survey.characters,
-        source_bytes=survey.tally.bytes,
-        tokens=tokens,
-        bytes_per_token=text_bytes / sum(tokens.values()),
-        val_windows=windows,
-        val_note=note,
-        skipped=list(survey.tally.skipped),
-        warnings=warnings,
-    )

@@ -21,6 +21,10 @@ from gptwright.data.splits import IdArray, TokenSplit, id_out_of_range, require_
 SamplingMode = Literal["random", "epoch"]
 Int64Array = npt.NDArray[np.int64]
 
+# Linux maps what it has cached around each page that is read, up to some 300 KiB: 40 MB until it is given
+# back.
+_WINDOWS_HELD = 128
+
 # Streams of one seed that must not coincide.
 _BATCHES, _SHUFFLES, _EVALUATION = 0, 1, 2
 
@@ -107,9 +111,15 @@ class WindowReader:
         self._offsets = np.array(split.offsets, dtype=np.int64)
         # One row for each start, all views of the same memory: indexing it copies whole windows.
         self._windows = [_rows(shard.ids, self._length) for shard in split.shards]
+        self._since_release = 0
 
     def read(self, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Inputs and targets, each [len(starts), block_size]."""
+        self._since_release += len(starts)
+        if self._since_release > _WINDOWS_HELD:
+            self._since_release = 0
+            for shard in self._split.shards:
+                shard.release()
         if len(self._windows) == 1:
             window_NT = self._windows[0][starts]
         else:

@@ -3,6 +3,7 @@
 Positions are counted over all shards in order; nothing is ever read across a shard's end.
 """
 
+import mmap
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -16,7 +17,7 @@ from gptwright.errors import DataError
 
 # What is scanned at a trainer's start without being asked: below half a second from memory.
 SCAN_BYTES = 256 * 1024 * 1024
-_CHUNK_TOKENS = 16 * 1024 * 1024
+_CHUNK_TOKENS = 4 * 1024 * 1024
 
 IdArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -28,10 +29,22 @@ class Shard:
     Attributes:
         path: the file.
         ids: its content, memory-mapped.
+        header_bytes: what lies in the file before them.
+        mapping: the memory map, where there is one.
     """
 
     path: Path
     ids: IdArray
+    header_bytes: int = 0
+    mapping: mmap.mmap | None = None
+
+    def release(self) -> None:
+        """Gives the pages that were read back to the system, so that resident memory does not grow.
+
+        They stay in its cache as long as there is room, so reading them again costs next to nothing.
+        """
+        if self.mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +85,21 @@ class TokenSplit:
         raise IndexError(f"ids {start} to {start + length} of split {self.name} are not in one shard")
 
 
-def map_shard(path: Path, dtype: Dtype, *, expected_tokens: int | None) -> Shard:
+def map_shard(path: Path, dtype: Dtype, *, expected_tokens: int | None, header_bytes: int = 0) -> Shard:
     """Maps a file of ids after comparing its size with what it should be.
+
+    Args:
+        path: the file.
+        dtype: how an id is stored.
+        expected_tokens: how many there should be, if that is known.
+        header_bytes: what lies before them.
 
     Raises:
         DataError: the file is missing, or its size is wrong.
     """
     item = np.dtype(dtype).newbyteorder("<")
     try:
-        size = path.stat().st_size
+        size = path.stat().st_size - header_bytes
     except OSError:
         raise DataError(
             f"shard {path} is missing",
@@ -96,8 +115,10 @@ def map_shard(path: Path, dtype: Dtype, *, expected_tokens: int | None) -> Shard
         raise _damaged(path, f"{size:,} bytes, not a whole number of {item.itemsize}-byte ids")
     if size == 0:
         return Shard(path, np.empty(0, dtype=item))
-    # Seen through a plain array: indexing a memmap itself costs several times as much.
-    return Shard(path, np.asarray(np.memmap(path, dtype=item, mode="r")))
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    ids: IdArray = np.frombuffer(mapping, dtype=item, offset=header_bytes)
+    return Shard(path, ids, header_bytes, mapping)
 
 
 def check_ids(split: TokenSplit, limit: int, *, scan_bytes: int | None = SCAN_BYTES) -> None:
@@ -114,6 +135,7 @@ def check_ids(split: TokenSplit, limit: int, *, scan_bytes: int | None = SCAN_BY
     left = scan_bytes
     for shard in split.shards:
         for start in range(0, len(shard.ids), _CHUNK_TOKENS):
+            shard.release()
             chunk = shard.ids[start : start + _CHUNK_TOKENS]
             if left is not None:
                 chunk = chunk[: max(0, left) // chunk.itemsize]
@@ -121,6 +143,7 @@ def check_ids(split: TokenSplit, limit: int, *, scan_bytes: int | None = SCAN_BY
             if len(chunk) and int(chunk.max()) >= limit:
                 at = int((chunk >= limit).argmax())
                 raise id_out_of_range(shard, start + at, int(chunk[at]), limit)
+        shard.release()
 
 
 def id_out_of_range(shard: Shard, position: int, token: int, limit: int) -> DataError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from gptwright.data.pieces import ContentDraw, blocks, cut
+from gptwright.data.pieces import blocks, content_hash, cut
 from gptwright.data.sources.corpus import Document
 
 SplitName = Literal["train", "val"]
@@ -26,23 +26,39 @@ class Stretch:
         name: the document that it comes from, for messages.
         text: the text.
         starts: whether something new starts here, so that a separator belongs before it.
+        keys: the hashes of the pieces that are in it.
     """
 
     split: SplitName
     name: str
     text: str
     starts: bool
+    keys: tuple[bytes, ...] = ()
 
 
-def hash_stretches(documents: Iterable[Document], draw: ContentDraw, size: int) -> Iterator[Stretch]:
-    """Documents cut into pieces, each on the side where its content puts it."""
+def hash_stretches(
+    documents: Iterable[Document], *, limit: bytes, size: int | None, dropped: frozenset[int] = frozenset()
+) -> Iterator[Stretch]:
+    """Documents on the sides where their content puts them.
+
+    Args:
+        documents: those of a unit.
+        limit: the largest hash of the validation side.
+        size: documents are cut into pieces of this size, each with a side of its own; None keeps them whole.
+        dropped: the numbers of documents that are duplicates of earlier ones.
+    """
     last: SplitName | None = None
-    for document in documents:
-        sides = groupby(cut(document.text, size), draw.is_validation)
-        for index, (validation, pieces) in enumerate(sides):
+    for number, document in enumerate(documents):
+        if number in dropped:
+            continue
+        pieces = [document.text] if size is None else cut(document.text, size)
+        keyed = [(content_hash(piece.encode("utf-8")), piece) for piece in pieces]
+        for index, (validation, group) in enumerate(groupby(keyed, lambda pair: pair[0] <= limit)):
             split: SplitName = "val" if validation else "train"
-            goes_on = index == 0 and document.part > 0 and split == last
-            yield Stretch(split, document.name, "".join(pieces), not goes_on)
+            goes_on = index == 0 and document.part > 0 and last in (split, None)
+            same = list(group)
+            text = same[0][1] if len(same) == 1 else "".join(piece for _, piece in same)
+            yield Stretch(split, document.name, text, not goes_on, tuple(key for key, _ in same))
             last = split
 
 
@@ -57,5 +73,11 @@ def nanogpt_stretches(text: str, name: str) -> Iterator[Stretch]:
 def in_blocks(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
     """The same stretches, long ones in blocks that encode as the whole would."""
     for stretch in stretches:
-        for index, text in enumerate(blocks(stretch.text, _BLOCK_CHARACTERS)):
-            yield Stretch(stretch.split, stretch.name, text, stretch.starts and index == 0)
+        if len(stretch.text) <= _BLOCK_CHARACTERS:
+            yield stretch
+            continue
+        for index, text in enumerate(blocks(stretch.text, _BLOCK_CHARACTERS, longest=2 * _BLOCK_CHARACTERS)):
+            first = index == 0
+            yield Stretch(
+                stretch.split, stretch.name, text, stretch.starts and first, stretch.keys if first else ()
+            )

@@ -28,7 +28,7 @@ class Tokenizer(ABC):
     """Text to ids and back.
 
     Attributes:
-        kind: `char`, `byte`, `gpt2` or `bpe`.
+        kind: `char`, `byte`, `gpt2`, `bpe` or `tiktoken`.
         vocab_size: how many ids there are; every id is below it.
         separator_id: the id written where a document ends, or None if there is none.
     """
@@ -44,6 +44,10 @@ class Tokenizer(ABC):
         Raises:
             DataError: the text holds something that this vocabulary cannot express.
         """
+
+    def encode_all(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of each text."""
+        return [self.encode(text) for text in texts]
 
     @abstractmethod
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
@@ -95,12 +99,12 @@ def utf8_of(text: str) -> bytes:
         ) from None
 
 
-def import_extra(module: str, purpose: str) -> ModuleType:
-    """Imports a package of the `train` extra, or says how to install it."""
+def import_extra(module: str, purpose: str, *, extra: str = "train") -> ModuleType:
+    """Imports a package of an extra, or says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise DataError(
             f"{purpose} needs the package '{module}', which is not installed",
-            fix="pip install 'gptwright[train]'",
+            fix=f"pip install 'gptwright[{extra}]'",
         ) from None

@@ -6,11 +6,13 @@ this module.
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gptwright.data.bpe import BpeTokenizer, Gpt2Tokenizer, train_bpe
 from gptwright.data.characters import ByteTokenizer, CharTokenizer, characters_of
+from gptwright.data.tiktoken_file import TiktokenTokenizer
 from gptwright.data.tokenizer_base import SEPARATOR_TEXT, TOKENIZER_SCHEMA, Ids, Tokenizer
 from gptwright.errors import DataError
 
@@ -21,6 +23,7 @@ __all__ = [
     "CharTokenizer",
     "Gpt2Tokenizer",
     "Ids",
+    "TiktokenTokenizer",
     "Tokenizer",
     "load_tokenizer",
     "make_tokenizer",
@@ -29,7 +32,9 @@ __all__ = [
 # The largest published vocabularies are near 20 MiB of JSON.
 _LARGEST_FILE = 64 * 1024 * 1024
 
-_FORMS = "char, byte, gpt2, bpe:N (such as bpe:4096), or a tokenizer.json"
+_TIKTOKEN_LINE = re.compile(r"[A-Za-z0-9+/]+=* [0-9]+\r?\n")
+
+_FORMS = "char, byte, gpt2, bpe:N (such as bpe:4096), a tokenizer.json or a .tiktoken file"
 
 
 def make_tokenizer(spec: str, texts: Callable[[], Iterator[str]], *, separator: bool = False) -> Tokenizer:
@@ -63,12 +68,14 @@ def make_tokenizer(spec: str, texts: Callable[[], Iterator[str]], *, separator: 
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Reads a tokenizer from a file of ours, or a byte-level BPE from the Hugging Face library's.
+    """Reads a tokenizer from a file of ours, a byte-level BPE of the Hugging Face library's, or tiktoken's.
 
     Raises:
         DataError: the file is missing, too large, or not a tokenizer.
     """
     document = _read_text(path)
+    if _TIKTOKEN_LINE.match(document):
+        return TiktokenTokenizer.of_file(document, path.name)
     try:
         fields = json.loads(document)
     except (ValueError, RecursionError):
@@ -87,6 +94,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
     characters, separator = fields.get("characters"), fields.get("separator")
     if kind == "char" and isinstance(characters, str) and isinstance(separator, bool):
         return CharTokenizer(characters, separator=separator)
+    pattern, ranks, end = fields.get("pattern"), fields.get("ranks"), fields.get("separator")
+    if kind == "tiktoken" and isinstance(pattern, str) and isinstance(ranks, str) and type(end) is int:
+        return TiktokenTokenizer(ranks, pattern=pattern, separator_id=end, origin=path.name)
     raise _not_a_tokenizer(path, f"its kind is {kind!r}, or a field of that kind is missing")
 
 

@@ -25,6 +25,7 @@ from gptwright.record.metrics import MetricsFile, Record
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import TrainState, fixed_settings, prune_checkpoints, save_checkpoint
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
+from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
 from gptwright.train.session import Session
 from gptwright.train.stop import StopRequest
@@ -75,6 +76,7 @@ class Trainer:
         self.metrics = metrics
         self.listener = listener
         self.evaluator = Evaluator(session)
+        self.batches = Prefetcher(session.sampler, session.precision.device, last_step=self.config.max_iters)
         place = session.precision.device.torch_device
         self.losses: list[Tensor] = [torch.tensor(loss, device=place) for loss in state.pending_losses]
         self.seconds = state.pending_seconds
@@ -88,6 +90,10 @@ class Trainer:
             RunFailedError: the loss is no longer a number.
             DiskFullError: there is no room for a checkpoint or a line of metrics.
         """
+        with self.batches:
+            return self._train(stop)
+
+    def _train(self, stop: StopRequest) -> Outcome:
         self.session.model.train()
         if self.config.eval_only:
             self._evaluate()
@@ -136,7 +142,7 @@ class Trainer:
         config, session = self.config, self.session
         if config.dropout:
             torch.manual_seed(dropout_seed(config.seed, step))
-        tokens_NT, targets_NT = self._batch(step)
+        tokens_NT, targets_NT = self.batches.batch(step)
         loss = torch.zeros((), device=session.precision.device.torch_device)
         for begin in range(0, config.sequences_per_step, config.batch_size):
             micro = slice(begin, begin + config.batch_size)
@@ -153,17 +159,6 @@ class Trainer:
         session.scaler.update()
         session.optimizer.zero_grad(set_to_none=True)
         return loss, grad_norm
-
-    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Tokens and targets of a step, `[sequences_per_step, block_size]`, on the device."""
-        tokens, targets = (torch.from_numpy(array) for array in self.session.sampler.batch(step))
-        device = self.session.precision.device
-        if device.type == "cuda":
-            tokens, targets = tokens.pin_memory(), targets.pin_memory()
-        return (
-            tokens.to(device.torch_device, non_blocking=True),
-            targets.to(device.torch_device, non_blocking=True),
-        )
 
     def _log(self, rate: float, grad_norm: Tensor | None) -> None:
         step = self.state.step

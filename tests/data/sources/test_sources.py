@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gptwright.data.cache import cache_folder
-from gptwright.data.sources import corpus as corpus_module
 from gptwright.data.sources import open_corpus
+from gptwright.data.sources import text as text_module
 from gptwright.data.sources.corpus import Document, Tally
 from gptwright.data.sources.shakespeare import SHA256
 from gptwright.errors import DataError
@@ -100,7 +100,7 @@ def test_an_empty_file_is_refused_alone_and_left_out_of_a_folder(tmp_path: Path)
 
 
 def test_a_large_file_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "_PART_BYTES", 100)
+    monkeypatch.setattr(text_module, "_PART_BYTES", 100)
     text = "é😀 line of text\n" * 40 + "y" * 250 + "\nend"
     path = tmp_path / "large.txt"
     path.write_text(text, encoding="utf-8", newline="")
@@ -109,17 +109,21 @@ def test_a_large_file_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [document.part for document in documents] == list(range(len(documents)))
     assert len(documents) > 5
     assert all(document.text.endswith("\n") for document in documents[:-1])
-    assert tally.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert tally.bytes == len(text.encode())
     assert tally.documents == 1
 
 
-def test_a_bad_large_file_is_never_half_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "_PART_BYTES", 100)
+def test_a_bad_part_of_a_large_file_is_left_out_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_module, "_PART_BYTES", 100)
     (tmp_path / "a.txt").write_text("good")
     (tmp_path / "b.txt").write_bytes(b"line\n" * 50 + b"\xff\n")
     documents, tally = read(tmp_path, skip_bad=True)
-    assert [document.name for document in documents] == ["a.txt"]
-    assert tally.skipped[0].reason == "not UTF-8 at byte 250 (ff 0a)"
+    assert [document.text for document in documents] == ["good", "line\n" * 21, "line\n" * 21]
+    assert [(item.name, item.reason) for item in tally.skipped] == [
+        ("b.txt bytes 210 to 252", "not UTF-8 at byte 250 (ff 0a)")
+    ]
 
 
 def test_an_unknown_source_names_the_nearest(tmp_path: Path) -> None:

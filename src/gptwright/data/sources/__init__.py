@@ -1,12 +1,18 @@
-"""Where text comes from: files and folders, and corpora known by name."""
+"""Where text comes from: files and folders, Hugging Face repositories, and corpora known by name."""
 
 import difflib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from gptwright.data.sources.corpus import Corpus
+from gptwright.data.sources.hub import HUB_PREFIX, fetch_repository
+from gptwright.data.sources.jsonl import JSONL_SUFFIXES, jsonl_corpus
+from gptwright.data.sources.parquet import PARQUET_SUFFIXES, parquet_corpus
 from gptwright.data.sources.pystdlib import pystdlib_corpus
+from gptwright.data.sources.records import RecordOptions, parse_condition
 from gptwright.data.sources.shakespeare import shakespeare_corpus
-from gptwright.data.sources.text import text_corpus
+from gptwright.data.sources.text import TEXT_SUFFIXES, text_corpus
 from gptwright.errors import DataError
 
 NAMED_CORPORA = {
@@ -15,13 +21,22 @@ NAMED_CORPORA = {
 }
 
 
-def open_corpus(source: str, *, from_file: Path | None = None, skip_bad: bool = False) -> Corpus:
-    """The corpus that `prepare SOURCE` means: a name, or the path of a text file or folder.
+def open_corpus(
+    source: str,
+    *,
+    from_file: Path | None = None,
+    skip_bad: bool = False,
+    options: RecordOptions | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Corpus:
+    """The corpus that `prepare SOURCE` means: a name, a path, or `hf:OWNER/NAME`.
 
     Args:
-        source: a name in `NAMED_CORPORA`, or a path.
+        source: a name in `NAMED_CORPORA`, the path of a file or folder, or a repository.
         from_file: a copy of the named corpus; only `shakespeare` takes one.
-        skip_bad: leave out files that are not UTF-8, instead of stopping at them.
+        skip_bad: leave out what is broken, instead of stopping at it.
+        options: which column holds the text and which records are kept; only for Parquet and JSONL.
+        say: told in a sentence what is about to be downloaded.
 
     Raises:
         DataError: there is no such corpus.
@@ -32,17 +47,62 @@ def open_corpus(source: str, *, from_file: Path | None = None, skip_bad: bool = 
             why="only shakespeare is a known text that can come from a file",
             fix=f"gptwright prepare {from_file} --out DIR",
         )
+    corpus = _open(source, from_file, skip_bad, options or RecordOptions(), say or (lambda _: None))
+    if options not in (None, RecordOptions()) and corpus.reader.kind == "text":
+        raise DataError(
+            f"--text-column and --where do not go with the source '{source}': it is plain text",
+            why="only Parquet and JSONL records have columns",
+            fix="leave them out",
+        )
+    return corpus
+
+
+def _open(
+    source: str, from_file: Path | None, skip_bad: bool, options: RecordOptions, say: Callable[[str], None]
+) -> Corpus:
     if source == "shakespeare":
         return shakespeare_corpus(from_file)
     if source == "pystdlib":
         return pystdlib_corpus()
+    if source.startswith(HUB_PREFIX):
+        found = fetch_repository(source, (*PARQUET_SUFFIXES, *JSONL_SUFFIXES, *TEXT_SUFFIXES), say)
+        return _in_folder(found.root, list(found.files), options, skip_bad=skip_bad, name=source)
     path = Path(source)
+    if path.is_dir():
+        everything = sorted(
+            (found for found in path.rglob("*") if found.is_file()),
+            key=lambda found: found.relative_to(path).as_posix(),
+        )
+        return _in_folder(path, everything, options, skip_bad=skip_bad, name=path.resolve().name)
     if path.exists():
-        return text_corpus(path, skip_bad=skip_bad)
+        return _of_kind(path, [path], options, skip_bad=skip_bad)
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     nearest = difflib.get_close_matches(path.name, [*NAMED_CORPORA, *beside], n=1)
     raise DataError(
         f"there is no file, folder or named corpus '{source}'",
-        why=f"named corpora are {', '.join(NAMED_CORPORA)}; anything else is a path",
+        why=f"named corpora are {', '.join(NAMED_CORPORA)}, and hf:OWNER/NAME; anything else is a path",
         fix=f"did you mean '{nearest[0]}'?" if nearest else "give the path of a text file or folder",
     )
+
+
+def _in_folder(
+    root: Path, everything: list[Path], options: RecordOptions, *, skip_bad: bool, name: str
+) -> Corpus:
+    """Parquet if there is any, else JSONL, else text: a README beside the data is not data."""
+    for suffixes in (PARQUET_SUFFIXES, JSONL_SUFFIXES):
+        chosen = [path for path in everything if path.name.lower().endswith(suffixes)]
+        if chosen:
+            corpus = _of_kind(root, chosen, options, skip_bad=skip_bad)
+            return replace(corpus, name=name)
+    return text_corpus(root, skip_bad=skip_bad)
+
+
+def _of_kind(path: Path, files: list[Path], options: RecordOptions, *, skip_bad: bool) -> Corpus:
+    if files[0].name.lower().endswith(PARQUET_SUFFIXES):
+        return parquet_corpus(path, files, options, skip_bad=skip_bad)
+    if files[0].name.lower().endswith(JSONL_SUFFIXES):
+        return jsonl_corpus(path, files, options, skip_bad=skip_bad)
+    return text_corpus(path, skip_bad=skip_bad)
+
+
+__all__ = ["NAMED_CORPORA", "RecordOptions", "open_corpus", "parse_condition"]

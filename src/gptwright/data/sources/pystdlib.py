@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 from gptwright.data.sources.corpus import Corpus
+from gptwright.data.sources.text import TextReader
 from gptwright.errors import DataError
 
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"})
@@ -30,4 +31,4 @@ def pystdlib_corpus() -> Corpus:
             why="some builds keep only compiled files, or a zip",
             fix="use another corpus, such as a text file of your own",
         )
-    return Corpus(name="pystdlib", root=root, files=tuple(files), skip_bad=True)
+    return Corpus(name="pystdlib", root=root, files=tuple(files), skip_bad=True, reader=TextReader())

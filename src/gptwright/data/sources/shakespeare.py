@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gptwright.data.cache import cache_folder
 from gptwright.data.sources.corpus import Corpus
+from gptwright.data.sources.text import TextReader
 from gptwright.errors import DataError
 from gptwright.files import replace_bytes
 
@@ -32,7 +33,7 @@ def shakespeare_corpus(from_file: Path | None) -> Corpus:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", fix="--from FILE that exists") from None
     _check(content, str(path))
-    return Corpus(name="shakespeare", root=path.parent, files=(path,), skip_bad=False)
+    return Corpus(name="shakespeare", root=path.parent, files=(path,), skip_bad=False, reader=TextReader())
 
 
 def _cached() -> Path:

@@ -1,38 +1,192 @@
-"""A text file, or a folder of them.
+"""Text files: one, or a folder of them.
 
 A folder is searched for *.txt and *.md at any depth and read in the order of the relative paths, so that a
 corpus is the same on every file system. A single file may have any name.
+
+One file is one document. A file above 8 MiB comes in parts that end at line ends (at a space where there is
+no line end near, so that a file of one endless line is read too), and memory stays bounded by the part. Bytes
+are decoded as strict UTF-8 and nothing is rewritten: CRLF stays CRLF, and only a byte order mark at the start
+is dropped.
 """
 
+import codecs
+import hashlib
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
-from gptwright.data.sources.corpus import Corpus
+from gptwright.data.sources.corpus import (
+    UNIT_BYTES,
+    Corpus,
+    Document,
+    Tally,
+    Unit,
+    UnusableError,
+    batched_by_size,
+    unreadable,
+)
 from gptwright.errors import DataError
 
-_SUFFIXES = (".txt", ".md")
+TEXT_SUFFIXES = (".txt", ".md")
+
+# In memory it may take four bytes a character, several times over: below 150 MB in all.
+_PART_BYTES = 8 * 1024 * 1024
+# How far a line end, then a space, is looked for; beyond, a part ends inside a word.
+_SEARCH_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """Reads text files."""
+
+    kind: str = "text"
+    # A file may be a whole library: its pieces are drawn, so that one long file can be split at all.
+    whole_documents: bool = False
+
+    def units(self, corpus: Corpus, tally: Tally) -> Iterator[Unit]:
+        """Small files together, large ones in ranges."""
+        parts: list[tuple[TextPart, int]] = []
+        for path in corpus.files:
+            name = corpus.name_of(path)
+            try:
+                parts += [(part, part.end - part.start) for part in _parts(path, name)]
+            except OSError as error:
+                unreadable(path, name, error).count_or_raise(tally, skip_bad=corpus.skip_bad)
+            except UnusableError as unusable:
+                unusable.count_or_raise(tally, skip_bad=corpus.skip_bad)
+        for group in batched_by_size(parts, UNIT_BYTES):
+            yield TextUnit(tuple(group), corpus.skip_bad)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A range of bytes of a file; `number` 0 begins it, and `alone` says that there is no other."""
+
+    path: Path
+    name: str
+    start: int
+    end: int
+    number: int
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextUnit:
+    """Ranges of text files."""
+
+    parts: tuple[TextPart, ...]
+    skip_bad: bool
+
+    @property
+    def size(self) -> int:
+        """The size of the ranges."""
+        return sum(part.end - part.start for part in self.parts)
+
+    def read(self, tally: Tally) -> Iterator[Document]:
+        """One document a range."""
+        for part in self.parts:
+            try:
+                document = _read(part, tally)
+            except OSError as error:
+                unreadable(part.path, part.name, error).count_or_raise(tally, skip_bad=self.skip_bad)
+            except UnusableError as unusable:
+                unusable.count_or_raise(tally, skip_bad=self.skip_bad)
+            else:
+                if document.text:
+                    yield document
 
 
 def text_corpus(path: Path, *, skip_bad: bool) -> Corpus:
-    """The corpus in a file or folder.
+    """The corpus in a text file, or in the text files of a folder.
 
     Raises:
         DataError: the folder holds no text files; what it does hold is said.
     """
     if not path.is_dir():
-        return Corpus(name=path.name, root=path.parent, files=(path,), skip_bad=skip_bad)
+        return Corpus(name=path.name, root=path.parent, files=(path,), skip_bad=skip_bad, reader=TextReader())
     everything = [found for found in path.rglob("*") if found.is_file()]
     files = sorted(
-        (found for found in everything if found.suffix.lower() in _SUFFIXES),
+        (found for found in everything if found.suffix.lower() in TEXT_SUFFIXES),
         key=lambda found: found.relative_to(path).as_posix(),
     )
     if not files:
         raise DataError(
             f"the folder {path} has no .txt or .md file, at any depth; it holds {_summary(everything)}",
-            why="only those are read from a folder as text",
+            why="only those, .parquet and .jsonl (.gz, .zst) are read from a folder",
             fix="give one file of it, whatever its name, or rename the text files to .txt",
         )
-    return Corpus(name=path.resolve().name, root=path, files=tuple(files), skip_bad=skip_bad)
+    name = path.resolve().name
+    return Corpus(name=name, root=path, files=tuple(files), skip_bad=skip_bad, reader=TextReader())
+
+
+def _parts(path: Path, name: str) -> list[TextPart]:
+    size = path.stat().st_size
+    if not size:
+        raise UnusableError(
+            name,
+            "empty",
+            DataError(f"{path} is empty", why="there is nothing to train on", fix="give a file with text"),
+            harmless=True,
+        )
+    bounds = [0]
+    if size > _PART_BYTES:
+        with path.open("rb") as file:
+            while bounds[-1] + _PART_BYTES < size:
+                bounds.append(_bound_after(file, bounds[-1] + _PART_BYTES))
+    bounds.append(size)
+    spans = [(start, end) for start, end in pairwise(bounds) if start < end]
+    return [
+        TextPart(path, name, start, end, number, alone=len(spans) == 1)
+        for number, (start, end) in enumerate(spans)
+    ]
+
+
+def _bound_after(file: BinaryIO, position: int) -> int:
+    """The nearest good end of a part: after a newline, else before a space, else between characters."""
+    file.seek(position)
+    ahead = file.read(_SEARCH_BYTES)
+    newline = ahead.find(b"\n")
+    if newline >= 0:
+        return position + newline + 1
+    space = ahead.find(b" ")
+    if space >= 0:
+        return position + space
+    # A byte 10xxxxxx goes on a character that began before.
+    inside = next((index for index, byte in enumerate(ahead[:4]) if byte & 0xC0 != 0x80), 0)
+    return position + inside
+
+
+def _read(part: TextPart, tally: Tally) -> Document:
+    with part.path.open("rb") as file:
+        file.seek(part.start)
+        block = file.read(part.end - part.start)
+    body = block.removeprefix(codecs.BOM_UTF8) if part.number == 0 else block
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = part.start + len(block) - len(body) + error.start
+        raise _invalid_utf8(part, at, body[error.start : error.start + 8], block) from None
+    name = part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}"
+    tally.add(name, len(block), hashlib.sha256(block).hexdigest(), documents=int(part.number == 0))
+    return Document(part.name, text, part.number)
+
+
+def _invalid_utf8(part: TextPart, offset: int, seen: bytes, block: bytes) -> UnusableError:
+    shown = seen.hex(" ")
+    utf16 = block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    guess = "; it begins with the mark of UTF-16" if utf16 else ""
+    return UnusableError(
+        part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}",
+        f"not UTF-8 at byte {offset} ({shown})",
+        DataError(
+            f"{part.path} is not UTF-8: invalid bytes {shown} at byte offset {offset}{guess}",
+            why="guessing an encoding would silently train on wrong characters",
+            fix="save the file as UTF-8, or leave such files out with --skip-bad",
+        ),
+    )
 
 
 def _summary(files: list[Path]) -> str:

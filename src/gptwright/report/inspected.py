@@ -1,0 +1,115 @@
+"""What `inspect` found, for people and as JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from gptwright import units
+from gptwright.data.dataset import TokenDataset
+from gptwright.data.inspection import Histogram, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """A dataset, looked at.
+
+    Attributes:
+        dataset: what was looked at.
+        bytes: the size of its files.
+        histogram: the ids of a sample.
+        windows: some text of it.
+        epochs: passes that the plan asked about makes, and its name; None where none was asked about.
+        verified: bytes that were read and found right; None where that was not asked for.
+        overlap: training documents that are in validation too; None where that is not known.
+    """
+
+    dataset: TokenDataset
+    bytes: int
+    histogram: Histogram
+    windows: list[Window]
+    epochs: tuple[str, float] | None
+    verified: int | None
+    overlap: int | None
+
+
+def show_inspection(console: Console, found: Inspection) -> None:
+    """Prints the manifest for people."""
+    dataset, manifest = found.dataset, found.dataset.manifest
+    console.print(
+        f"[bold]{escape(dataset.name)}[/] {units.size(found.bytes)} in {escape(str(dataset.folder))}"
+    )
+    console.print(f"vocabulary {dataset.vocab_size:,} ids: {escape(dataset.vocab_origin)}")
+    for name, split in dataset.splits.items():
+        line = f"[bold]{name}[/] {split.tokens:,} tokens in {len(split.shards)} file(s)"
+        if manifest is not None:
+            record = manifest.splits[name]  # type: ignore[index]
+            line += f", {record.documents:,} documents"
+            if split.tokens and record.text_bytes:
+                line += f", {record.text_bytes / split.tokens:.2f} bytes a token"
+        console.print(line)
+    if manifest is None:
+        console.print(
+            f"it has no manifest; `gptwright prepare {escape(str(dataset.folder))}` writes one",
+            soft_wrap=True,
+        )
+    else:
+        _show_manifest(console, found)
+    _show_histogram(console, found.histogram, dataset.vocab_size)
+    if found.epochs is not None:
+        plan, epochs = found.epochs
+        console.print(f"{escape(plan)} makes {epochs:.2f} passes over train")
+    for window in found.windows:
+        console.print(
+            f"[dim]{window.split} {window.position:,}:[/] {escape(repr(window.text))}", soft_wrap=True
+        )
+    if found.verified is not None:
+        console.print(f"[green]verified[/] {units.size(found.verified)} of ids: hashes, range, tokenizer")
+
+
+def _show_manifest(console: Console, found: Inspection) -> None:
+    manifest = found.dataset.manifest
+    assert manifest is not None
+    source, validation = manifest.sources[0], manifest.validation
+    console.print(
+        f"from {escape(source.name)}: {source.documents:,} documents, {units.size(source.bytes)} of text;"
+        f" {source.duplicates:,} duplicates, {source.bad:,} broken, {source.filtered:,} filtered left out"
+    )
+    console.print(f"validation by {validation.method}: {escape(validation.standard_error_note)}")
+    if found.overlap is not None:
+        console.print(f"{found.overlap:,} training documents are in validation too")
+
+
+def _show_histogram(console: Console, histogram: Histogram, vocab_size: int) -> None:
+    console.print(
+        f"a sample of {histogram.sampled:,} ids has {histogram.used:,} of {vocab_size:,};"
+        f" guessing by frequency alone has a loss of {histogram.entropy:.3f} nats a token"
+    )
+    most = "  ".join(f"{escape(repr(item.text))} {units.percent(item.share)}" for item in histogram.most)
+    console.print(f"most frequent: {most}")
+
+
+def inspection_document(found: Inspection) -> dict[str, Any]:
+    """The same as one JSON document."""
+    dataset, manifest = found.dataset, found.dataset.manifest
+    return {
+        "schema": "gptwright.inspection/1",
+        "name": dataset.name,
+        "folder": str(dataset.folder),
+        "bytes": found.bytes,
+        "tokenizer": dataset.tokenizer_kind,
+        "vocab_size": dataset.vocab_size,
+        "vocab_origin": dataset.vocab_origin,
+        "fingerprint": dataset.fingerprint,
+        "splits": {
+            name: {"tokens": split.tokens, "text_bytes": split.text_bytes, "files": len(split.shards)}
+            for name, split in dataset.splits.items()
+        },
+        "histogram": asdict(found.histogram),
+        "windows": [asdict(window) for window in found.windows],
+        "epochs": None if found.epochs is None else found.epochs[1],
+        "verified_bytes": found.verified,
+        "overlap": found.overlap,
+        "manifest": None if manifest is None else manifest.model_dump(mode="json", by_alias=True),
+    }
