@@ -2,15 +2,15 @@
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gptwright.arithmetic.trend import fit_curve, forecast
 from tests.arithmetic.trend.curves import Floats, log_uniform
+from tests.conftest import SHARED
 
-REFERENCE = Path("/work/shared/research/ref_curves.csv")
+REFERENCE = SHARED / "research" / "ref_curves.csv"
 # Where the learning rate's linear decay begins; None for a cosine over the whole run.
 DECAY_FROM = {
     "llm.c-124M-fineweb10B": None,

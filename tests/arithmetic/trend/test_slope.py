@@ -2,15 +2,15 @@
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gptwright.arithmetic.trend import offset_between, slope
 from tests.arithmetic.trend.curves import evaluation_curve
+from tests.conftest import SHARED
 
-CASES = Path("/work/shared/cases")
+CASES = SHARED / "cases"
 
 
 def test_the_formula_of_known_noise() -> None:

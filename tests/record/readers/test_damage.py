@@ -1,4 +1,4 @@
-"""What terminals, pipes, forums and crashes do to a log: read as if it had not happened, or left out and counted."""
+"""What terminals, pipes, forums and crashes do to a log: read as if it had not been, or left out and counted."""
 
 import math
 import random
@@ -95,7 +95,7 @@ def test_what_several_processes_print(sample: Sample, copies: int) -> None:
     assert len(evidence.events) == len(sample.events)
 
 
-# What no terminal wraps: a line that carriage returns overwrite, a table of fixed width, several lines of config.
+# A line that carriage returns overwrite is not wrapped at its columns.
 WRAPPED = [s for s in LINES if s.name != "autoresearch" and s.format != "Hugging Face Trainer"]
 
 
@@ -104,7 +104,8 @@ WRAPPED = [s for s in LINES if s.name != "autoresearch" and s.format != "Hugging
 def test_hard_wraps_at_any_column(sample: Sample, width: int) -> None:
     if sample.name == "torchtitan" and width < 64:
         pytest.skip("the time in front of its lines fills such a width")
-    lines, number_of = [], {}
+    lines: list[str] = []
+    number_of = {}
     for number, coloured in enumerate(sample.lines, 1):
         line = re.sub("\x1b\\[[0-9;]*m", "", coloured)
         number_of[number] = len(lines) + 1
@@ -279,7 +280,10 @@ def test_bytes_of_another_encoding_in_a_sample_of_text() -> None:
 
 
 def test_a_file_of_bars_alone_has_no_line_feed_to_wait_for() -> None:
-    line = "\rstep 00005 (1.0%) | loss: 5.000000 | lrm: 0.50 | dt: 4950ms | tok/sec: 1 | mfu: 1.0% | epoch: 1 | remaining: 3s"
+    line = (
+        "\rstep 00005 (1.0%) | loss: 5.000000 | lrm: 0.50 | dt: 4950ms | tok/sec: 1 | mfu: 1.0% | epoch: 1"
+        " | remaining: 3s"
+    )
     evidence = read(line * 20_000)
     assert evidence.lines_read == 1
     assert len(evidence.train) == 1

@@ -58,14 +58,14 @@ KINDS: tuple[tuple[EventKind, re.Pattern[str]], ...] = (
     (
         EventKind.ERROR,
         re.compile(
-            r"^(?:\[?rank ?\d+\]?:? ?)?(?:[\w.]+\.)?\w*(?:Error|Exception)(?:: |:?$)|Segmentation fault"
-            r"|^Killed|KeyboardInterrupt|CUDA ERROR|\bERROR\b"
+            r"^(?:\[?rank ?\d+\]?:? ?)?(?:[\w.]{1,80}\.)?\w{0,40}(?:Error|Exception)(?:: |:?$)"
+            r"|Segmentation fault|^Killed|KeyboardInterrupt|CUDA ERROR|\bERROR\b"
         ),
     ),
     (
         EventKind.WARNING,
         re.compile(
-            r"\bWARN(?:ING)?\b|\w*[Ww]arning: |Not enough SMs|[Ff]lash [Aa]ttention requires|slow attention"
+            r"\bWARN(?:ING)?\b|[Ww]arning: |Not enough SMs|[Ff]lash [Aa]ttention requires|slow attention"
         ),
     ),
 )

@@ -1,10 +1,11 @@
 """Hugging Face Trainer: the dicts that it prints, and `trainer_state.json`.
 
-A printed dict has no step; the progress bar before it has. Where that still shows the step of the dict before,
-the bar behind it has, if this log draws its bar anew behind each dict; otherwise the dict has no step. Newer releases print numbers as strings, and bars
-and dicts share lines. `loss` is the mean over the steps since the dict before, in training mode; evaluation
-dicts have `eval_loss`; `train_loss` at the end is the mean of the whole run and no point of a curve. In
-trainer_state.json each dict has its step, and lies over several lines: its line is that of its loss.
+A printed dict has no step; the progress bar before it has. Where that still shows the step of the dict
+before, the bar behind it has, if this log draws its bar anew behind each dict; otherwise the dict has no
+step. Newer releases print numbers as strings, and bars and dicts share lines. `loss` is the mean over the
+steps since the dict before, in training mode; evaluation dicts have `eval_loss`; `train_loss` at the end is
+the mean of the whole run and no point of a curve. In trainer_state.json each dict has its step, and lies over
+several lines: its line is that of its loss.
 
 Without any bar the dicts are numbered in order, and the evidence says so, because nothing says the step.
 """
@@ -167,6 +168,6 @@ HUGGING_FACE = Reader(
         (re.compile(r"\{[\"'](?:eval_)?loss[\"']: [\"']?\d"), 1.0),
         (re.compile(r"^ *\"log_history\": \["), 5.0),
         # The bar alone is drawn by others too; it decides where nothing else does.
-        (re.compile(r"\d+%\|.{0,80}\| \d+/\d+ \[[\d:?]+<"), 0.001),
+        (re.compile(r"\d{1,3}%\|.{0,80}\| \d{1,12}/\d{1,12} \[[\d:?]+<"), 0.001),
     ),
 )

@@ -58,7 +58,7 @@ LLAMA2C = Reader(
         mfu_peak_flops=A100_PEAK_FLOPS,
         defaults=DEFAULTS,
     ),
-    begins=re.compile(r"\d+ \| loss|step \d+(?::|$)"),
+    begins=re.compile(r"\d{1,12} \| loss|step \d+(?::|$)"),
     shapes=(
         Shape(
             "train",

@@ -74,7 +74,7 @@ MODDED = Reader(
     ),
     headers=(
         Header(r"^\|\s+\d+\s+{device}\s+(?:On|Off|N/A)\s+\|"),
-        Header(r"\d+MiB / +{device_memory_bytes@MiB}MiB \|"),
+        Header(r"\d{1,7}MiB / +{device_memory_bytes@MiB}MiB \|"),
         Header(r"peak memory (?:allocated|consumption): {peak_memory_bytes@MiB} MiB"),
     ),
     special=_after_the_source,

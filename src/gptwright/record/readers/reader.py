@@ -94,7 +94,7 @@ class Pending:
 
     Attributes:
         pieces: each with its line number.
-        heads: what they may be when put together, as a break may have eaten a space, and where the breaks are.
+        heads: what they may be together, as a break may have eaten a space, and where the breaks are.
     """
 
     pieces: list[tuple[str, int]]
@@ -191,7 +191,7 @@ class Passage:
             return
         for number, _, lines in batch:
             for offset, line in enumerate(lines.split("\n")[:-1]):
-                self._part(line, number + offset)
+                self.line(line, number + offset)
 
     def _part(self, text: str, number: int) -> None:
         if self._pending is not None and self._joined(self._pending, text, number):
@@ -211,9 +211,9 @@ class Passage:
             return True
         told = unstamped(text)
         in_front = len(text.rstrip()) - len(told)
-        if self._special is not None and not (self._torn and self.reader.whole is None):
-            if self._special(told, number):
-                return True
+        readable = not self._torn or self.reader.whole is not None
+        if self._special is not None and readable and self._special(told, number):
+            return True
         if self._header(told, number, tuple(seam - in_front for seam in seams)):
             return True
         return not seams and self._events.read(text, number, full_width=len(text) == self._width)
