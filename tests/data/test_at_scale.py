@@ -1,5 +1,6 @@
 """Any number of workers, any order of files, any number of kills: the same split, the same bytes."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -227,9 +228,12 @@ def start(corpus: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
 
 
 def done_units(out: Path) -> dict[str, int]:
-    """The records of units, with their times."""
-    found = (out.with_name(f"{out.name}.partial") / "units").glob("*.json")
-    return {path.name: path.stat().st_mtime_ns for path in found}
+    """The records of units, with their times; the run that is looked at may be taking them away."""
+    times = {}
+    for path in (out.with_name(f"{out.name}.partial") / "units").glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            times[path.name] = path.stat().st_mtime_ns
+    return times
 
 
 def ended(processes: list[psutil.Process]) -> bool:
