@@ -114,12 +114,23 @@ def _is_bar(evidence: LogEvidence, log: Literal, line: int, step: int) -> bool:
 def _is_time(evidence: LogEvidence, log: Literal, at: int) -> bool:
     table = evidence.train
     line, seconds = int(table.line[at]), float(table.seconds[at])
-    accumulation = evidence.header.get("gradient_accumulation_steps")
-    each = accumulation.number if accumulation else 1.0
-    if log.says(line, seconds, (1.0, 1e-3, each * 1e-3)) or log.says(line, 1 / seconds):
-        return True
-    if not at or evidence.format.name != "modded-nanogpt":
-        return False
+    match evidence.format.name:
+        case "MLX":
+            return log.says(line, 1 / seconds)
+        case "litgpt":
+            accumulation = evidence.header.get("gradient_accumulation_steps")
+            return log.says(line, seconds, (1e-3 * (accumulation.number if accumulation else 1.0),))
+        case "gptwright":
+            return log.says(line, seconds, (1.0, 1e-3))
+        case "modded-nanogpt":
+            return at > 0 and _is_clock(evidence, log, at)
+    return log.says(line, seconds, (1e-3,))
+
+
+def _is_clock(evidence: LogEvidence, log: Literal, at: int) -> bool:
+    """Whether a time is the difference of two readings, each in milliseconds or seconds, over their steps."""
+    table = evidence.train
+    line, seconds = int(table.line[at]), float(table.seconds[at])
     before = int(table.line[at - 1])
     steps = float(table.step[at] - table.step[at - 1])
     clocks = (

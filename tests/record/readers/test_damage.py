@@ -1,4 +1,4 @@
-"""What terminals, pipes, forums and crashes do to a log: read as if it had not been, or left out and counted."""
+"""What terminals, pipes, forums and crashes do to a log: read as if it had not been, or left out, counted."""
 
 import math
 import random

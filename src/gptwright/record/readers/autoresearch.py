@@ -29,7 +29,7 @@ AUTORESEARCH = Reader(
         time_includes_evaluation=False,
         mfu_peak_flops=989.5e12,
     ),
-    begins=re.compile(r"step \d{5,} ?(?:\(|$)"),
+    begins=re.compile(r"step \d{5,} ?(?:\(|$)|val_bpb: "),
     shapes=(
         Shape(
             "train",

@@ -29,6 +29,7 @@ DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
 BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
 LONGEST_DICT = 80
+BEHIND_A_BAR = 60
 
 
 class Dicts:
@@ -53,16 +54,18 @@ class Dicts:
         self._redraws = False
 
     def take(self, text: str, line: int) -> bool:
-        """Takes the dicts of a line, or a line of a dict that lies over several."""
+        """Takes the bars and dicts of a line, or a line of a dict that lies over several."""
         if self._open or text.strip() == "{":
             return self._part_of_dict(text, line)
         at, taken = 0, False
-        for found in DICT.finditer(text):
-            self._see_bars(text[at : found.start()])
-            taken |= self._dict(found[0], line)
-            at = found.end()
-        self._see_bars(text[at:])
-        return taken
+        if "{" in text:
+            for found in DICT.finditer(text):
+                self._see_bars(text[at : found.start()])
+                taken |= self._dict(found[0], line)
+                at = found.end()
+        end = self._see_bars(text[at:])
+        # Behind a bar stand its times and its speed; more is a line of its own, glued to the bar.
+        return taken or (end > 0 and len(text) - at - end < BEHIND_A_BAR)
 
     def _part_of_dict(self, text: str, line: int) -> bool:
         if text.strip() == "{":
@@ -75,8 +78,13 @@ class Dicts:
             self._dict(whole, self._open_line)
         return not text.strip().startswith('"') or bool(self._open)
 
-    def _see_bars(self, text: str) -> None:
+    def _see_bars(self, text: str) -> int:
+        """Notes the bars of a text; returns where the last one ends, 0 if there is none."""
+        if "[" not in text:
+            return 0
+        end = 0
         for bar in BAR.finditer(text):
+            end = bar.end()
             done, total = int(bar[1]), int(bar[2])
             self._bars[total] = done
             self._last_total = total
@@ -84,6 +92,7 @@ class Dicts:
                 self._total = total
             if total == self._total:
                 self._see_bar_behind(done)
+        return end
 
     def _is_resumed(self, done: int, total: int) -> bool:
         """Whether a bar is of a longer run that goes on where the last dict was."""

@@ -63,7 +63,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
 
 LITGPT = Reader(
     format=FORMAT,
-    begins=re.compile(r"iter \d+(?: step \d+)?(?::| \||$)|Final evaluation \|"),
+    begins=re.compile(r"iter \d+(?: (?:\| )?step \d+)?(?::| \||$)|Final evaluation \|"),
     shapes=(
         Shape(
             "train",
@@ -73,9 +73,13 @@ LITGPT = Reader(
         Shape("micro-batch", LINE + r"(?! \()"),
         Shape(
             "train",
-            r"iter {micro_step} step {step}: loss {loss}, iter time: {micro_ms}ms(?: \(optimizer.step\))",
+            r"iter {micro_step} (?:\| )?step {step}: loss {loss}, (?:iter|train) time: {micro_ms} ?ms"
+            r" \(optimizer\.step\)",
         ),
-        Shape("micro-batch", r"iter {micro_step} step {step}: loss {loss}, iter time: {micro_ms}ms(?! \()"),
+        Shape(
+            "micro-batch",
+            r"iter {micro_step} (?:\| )?step {step}: loss {loss}, (?:iter|train) time: {micro_ms} ?ms(?! \()",
+        ),
         Shape("train", r"iter {micro_step}: loss {loss}, time: {micro_ms}ms, speed: {_} toks/s/device"),
         Shape("eval", r"(?:iter|step) {micro_step}: val loss {val_loss}, val time: {_} ?ms"),
         Shape("eval", r"Final evaluation \| val loss: {val_loss} \|"),

@@ -111,7 +111,7 @@ LLMC = Reader(
         time_includes_evaluation=False,
         gpt2_shaped=True,
     ),
-    begins=re.compile(r"step +\d+(?:/\d+ \||:|$)|s:\d+ t[er]l|^val loss"),
+    begins=re.compile(r"step +\d+(?:/\d+(?: \||:)|:|$)|s:\d+ t[er]l|^val loss"),
     shapes=(
         Shape(
             "train",
@@ -129,6 +129,17 @@ LLMC = Reader(
             r" \| \({ms} ms \| {tokens_per_second} tok/s\)",
         ),
         CPU,
+        # before July 2024, and before May
+        Shape(
+            "train",
+            r"step +{step}/{planned_steps} \| train loss {loss} \| norm {grad_norm} \| lr {learning_rate}"
+            r" \| {ms} ms \| {mfu_percent}% (?:A100 )?(?:bf16|fp16|fp32) MFU \| {tokens_per_second} tok/s",
+        ),
+        Shape(
+            "train",
+            r"step +{step}/{planned_steps}: train loss {loss}(?: \(acc [\d.]{1,12}\))?(?: norm {grad_norm})?"
+            r"(?: lr {learning_rate})? \({ms} ms, {tokens_per_second} tok/s\)",
+        ),
         Shape("train", r"s:{step} trl:{loss} lr:{learning_rate} norm:{grad_norm}" + WHOLE[2]),
         Shape("train", r"s:{step} trl:{loss}" + WHOLE[6]),
         Shape("eval", rf"s:{{step}} tel:{{val_loss}}(?:{WHOLE[6]}|{WHOLE[4]})"),

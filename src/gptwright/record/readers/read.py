@@ -30,7 +30,8 @@ from gptwright.record.readers.modded import MODDED
 from gptwright.record.readers.nanochat import NANOCHAT
 from gptwright.record.readers.nanogpt import NANOGPT
 from gptwright.record.readers.ours import LOG, METRICS
-from gptwright.record.readers.reader import Passage, Reader, unstamped
+from gptwright.record.readers.passage import Passage
+from gptwright.record.readers.reader import Reader, unstamped
 from gptwright.record.readers.tables import (
     Rows,
     Segments,
@@ -71,7 +72,7 @@ WEIGHT_OF_BEGINNING = 0.001
 ENOUGH_BEGINNINGS = 400
 # modded-nanogpt's logs begin with 3,000 lines of source, others with what an installer printed.
 LINES_LOOKED_AT = 200_000
-HEADER_LINES = 4_000
+HEADER_LINES = 20_000
 # A wrapped log has no line over its width; a few may come from another window.
 LONGER_THAN_WRAPPED = 0.02
 NARROWEST = 20

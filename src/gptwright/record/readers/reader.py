@@ -1,28 +1,19 @@
-"""What a reader of one trainer's log is, and how a log goes through it.
+"""What a reader of one trainer's log is: data, the shapes of the trainer's lines and what its numbers mean.
 
-A reader is data: the shapes of the trainer's lines and what its numbers mean. The way of a log through it is
-the same for all. Runs of plain data lines are read at once; every other line is tried against the data
-shapes, wherever in the line they stand, then against the header and the events. A line that begins like data
-and does not fit is kept until the next one: a terminal may have broken it. If the two do not fit together
-either, it counts as skipped. Nothing is guessed: a number is read between the texts around it or not at all.
+The way of a log through it is the same for all (`passage`). Here too is what programs put in front of lines,
+whoever trains.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from gptwright.record.evidence import LogFormat
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.events import Events
 from gptwright.record.readers.headers import Header
-from gptwright.record.readers.lines import LONGEST_LINE
-from gptwright.record.readers.runs import Form
 from gptwright.record.readers.shapes import Shape
 from gptwright.record.readers.tables import Rows
 
-Seams = tuple[int, ...]
 Taker = Callable[[str, int], bool]
 Finish = Callable[[Builder, Rows, Rows], LogFormat | None]
 
@@ -36,18 +27,6 @@ STAMP = re.compile(
     r"(?:(?:\[[^\[\]]{1,60}\]:?|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?|\d{1,4}:"
     r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-) ?|> ?)*+"
 )
-NO_DIGITS = dict.fromkeys(map(ord, "0123456789"), "0")
-MOST_PREFIXES = 1_000
-# Shorter than any line of data.
-SHORTEST = 8
-# At 20 columns the longest data line of these trainers is in a dozen pieces.
-MOST_PIECES = 12
-MOST_HEADS = 4
-# A middle piece of a broken line fills its width, up to the word that no longer fitted.
-FILLED = 0.6
-FIRST_WORD = re.compile(r"\s*(\S*)")
-# A whole JSON file on one line is read object by object.
-CLOSED = re.compile(r"(?<=\})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,239 +65,3 @@ def unstamped(text: str) -> str:
     """A line without the times and ranks in front of it and the spaces behind."""
     stamp = STAMP.match(text)
     return text[stamp.end() if stamp else 0 :].rstrip()
-
-
-@dataclass(slots=True)
-class Pending:
-    """Pieces of a line that a terminal may have broken.
-
-    Attributes:
-        pieces: each with its line number.
-        heads: what they may be together, as a break may have eaten a space, and where the breaks are.
-    """
-
-    pieces: list[tuple[str, int]]
-    heads: list[tuple[str, Seams]]
-
-
-@dataclass(frozen=True, slots=True)
-class Hot:
-    """Shape and form of the training line before, which are most likely those of the next ones."""
-
-    shape: Shape
-    form: Form
-
-
-class Passage:
-    """One log on its way through a reader.
-
-    Args:
-        reader: the trainer's.
-        width: the width at which a terminal wrapped this log; 0 where nothing says that one did.
-    """
-
-    def __init__(self, reader: Reader, width: int) -> None:
-        self.reader = reader
-        self.build = Builder()
-        self._width = width
-        self._special = reader.special(self.build) if reader.special else None
-        self._events = Events(self.build)
-        self._pending: Pending | None = None
-        self._hot: Hot | None = None
-        self._batch: list[tuple[int, int, str]] = []
-        self._torn = False
-        # Forms of what stood in front of lines and belongs there; times make a new text of each.
-        self._prefixes: set[str] = set()
-
-    def block(self, text: str, number: int, *, torn: bool) -> None:
-        """Reads lines.
-
-        Args:
-            text: the lines.
-            number: the number of the first.
-            torn: the last one has no end: a number at its end may be cut.
-        """
-        begin = 0
-        while begin < len(text):
-            if self._hot is not None and (end := self._hot.form.end(text, begin)) > begin:
-                self._give_up()
-                count = text.count("\n", begin, end)
-                self._batch.append((number, count, text[begin:end]))
-                number, begin = number + count, end
-            end = text.find("\n", begin)
-            if end < 0:
-                end = len(text)
-                self._torn = torn
-            if end > begin:
-                self.line(text[begin:end], number)
-            number += 1
-            begin = end + 1
-        self._convert()
-
-    def line(self, text: str, number: int) -> None:
-        """Reads one line."""
-        if "\r" not in text and len(text) <= LONGEST_LINE:
-            self._part(text, number)
-            return
-        self.build.hazards["carriage returns"] += text.count("\r")
-        for shown in text.split("\r"):
-            for part in [shown] if len(shown) <= LONGEST_LINE else CLOSED.split(shown):
-                if part and not part.isspace():
-                    self._part(part[:LONGEST_LINE], number)
-
-    def end(self) -> None:
-        """Settles what is still open."""
-        self._give_up()
-
-    def _learn(self, shape: Shape, text: str, begin: int) -> None:
-        """Takes a line as the form of a run that may follow."""
-        if shape.run is not None and shape.kind == "train":
-            self._convert()
-            form = shape.run.form_of(text, begin)
-            self._hot = None if form is None else Hot(shape, form)
-
-    def _convert(self) -> None:
-        """Turns the runs of plain lines that were found into rows."""
-        batch, self._batch = self._batch, []
-        if not batch or self._hot is None:
-            return
-        counts = np.array([count for _, count, _ in batch])
-        firsts = np.array([number for number, _, _ in batch])
-        numbers = self._hot.form.numbers("".join(lines for _, _, lines in batch), int(counts.sum()))
-        if numbers is not None:
-            offsets = np.repeat(firsts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-            self.build.block(self._hot.shape, offsets + np.arange(len(offsets)), numbers)
-            return
-        for number, _, lines in batch:
-            for offset, line in enumerate(lines.split("\n")[:-1]):
-                self.line(line, number + offset)
-
-    def _part(self, text: str, number: int) -> None:
-        if self._pending is not None and self._joined(self._pending, text, number):
-            return
-        self._give_up()
-        if self._width and len(text) == self._width:
-            self._pending = Pending([(text, number)], [(text, ())])
-        elif not self._understood(text, number) and self.reader.begins.search(text):
-            if self._width:
-                self._pending = Pending([(text, number)], [(text, ())])
-            else:
-                self.build.lines_skipped += 1
-
-    def _understood(self, text: str, number: int, seams: Seams = ()) -> bool:
-        """Takes what a line says, if anything; with `seams`, only if it stands on both sides of one."""
-        if self._data(text, number, seams):
-            return True
-        told = unstamped(text)
-        in_front = len(text.rstrip()) - len(told)
-        readable = not self._torn or self.reader.whole is not None
-        if self._special is not None and readable and self._special(told, number):
-            return True
-        if self._header(told, number, tuple(seam - in_front for seam in seams)):
-            return True
-        return not seams and self._events.read(text, number, full_width=len(text) == self._width)
-
-    def _data(self, text: str, number: int, seams: Seams) -> bool:
-        begin = 0
-        while len(text) - begin >= SHORTEST:
-            found = self._first(text, begin)
-            if found is None:
-                break
-            shape, match = found
-            if seams and not _crosses(match, seams):
-                break
-            proper = match.start() == begin or self._belongs(text[begin : match.start()])
-            self.build.row(shape, number, shape.values(match))
-            # A run takes only what looks whole, and a broken line may look so.
-            if proper and not begin and not self._width:
-                self._learn(shape, text, match.start())
-            begin = match.end()
-            if seams:
-                break
-        if begin and begin < len(text) and self.reader.begins.search(text, begin):
-            self.build.lines_skipped += 1
-        return begin > 0
-
-    def _first(self, text: str, begin: int) -> tuple[Shape, re.Match[str]] | None:
-        """The first data line in a text, and its shape."""
-        first = None
-        for shape in self.reader.shapes:
-            match = shape.search(text, begin)
-            if match is not None and (first is None or match.start() < first[1].start()):
-                first = shape, match
-                if match.start() == begin:
-                    break
-        return first
-
-    def _belongs(self, prefix: str) -> bool:
-        """Whether what stands in front of a data line belongs there; counts it if not."""
-        form = prefix.translate(NO_DIGITS)
-        if form in self._prefixes:
-            return True
-        if PREFIX.fullmatch(prefix):
-            if len(self._prefixes) < MOST_PREFIXES:
-                self._prefixes.add(form)
-            return True
-        self.build.hazards["text glued to a line"] += 1
-        if self.reader.begins.search(prefix):
-            self.build.lines_skipped += 1
-        return False
-
-    def _header(self, text: str, number: int, seams: Seams) -> bool:
-        found = [(header, match) for header in self.reader.headers if (match := header.search(text))]
-        if seams and not any(_crosses(match, seams) for _, match in found):
-            return False
-        for header, match in found:
-            if self._torn and match.end() == len(text) and text[-1].isdigit():
-                continue
-            for said in header.said(match):
-                self.build.said(said, number)
-        return bool(found)
-
-    def _joined(self, pending: Pending, text: str, number: int) -> bool:
-        """Tries the pieces of a broken line with the next; True if that was taken or may be one of more."""
-        if self.reader.begins.match(unstamped(text).lstrip()):
-            return False
-        heads = self._put_together(pending, text)
-        may_go_on = bool(heads) and len(pending.pieces) < MOST_PIECES
-        if not (may_go_on and len(text) == self._width) and self._whole(heads, pending):
-            self._pending = None
-            return True
-        if may_go_on and FILLED * self._width <= len(text) <= self._width:
-            self._pending = Pending([*pending.pieces, (text, number)], heads[:MOST_HEADS])
-            return True
-        return False
-
-    def _put_together(self, pending: Pending, text: str) -> list[tuple[str, Seams]]:
-        """The ways in which the next line may go on the pieces: at the full width, or for want of room."""
-        last, first_word = pending.pieces[-1][0], FIRST_WORD.match(text)
-        heads = []
-        for head, seams in pending.heads:
-            if len(last) == self._width:
-                heads.append((head + text, (*seams, len(head))))
-            if first_word is not None and len(last) + 1 + len(first_word[1]) > self._width:
-                heads.append((f"{head} {text.lstrip()}", (*seams, len(head))))
-        return heads
-
-    def _whole(self, heads: list[tuple[str, Seams]], pending: Pending) -> bool:
-        """Whether one of the ways to put pieces together says something on both sides of a break."""
-        for whole, seams in heads:
-            if self._understood(whole, pending.pieces[0][1], seams):
-                self.build.hazards["joined wrapped lines"] += 1
-                return True
-        return False
-
-    def _give_up(self) -> None:
-        """Takes pieces as they are: all together, or else one by one."""
-        pending, self._pending = self._pending, None
-        if pending is None:
-            return
-        if len(pending.pieces) > 1 and self._whole(pending.heads, pending):
-            return
-        for text, number in pending.pieces:
-            if not self._understood(text, number) and self.reader.begins.search(text):
-                self.build.lines_skipped += 1
-
-
-def _crosses(match: re.Match[str], seams: Seams) -> bool:
-    return any(match.start() < seam < match.end() for seam in seams)

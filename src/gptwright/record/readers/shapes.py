@@ -38,10 +38,6 @@ class Columns:
         self.kind = kind
         self.fields = tuple(FIELDS[name] for name in names if FIELDS[name].column)
 
-    def has(self, column: str) -> bool:
-        """Whether its rows fill a column."""
-        return any(field.column == column for field in self.fields)
-
 
 class Shape(Columns):
     """A kind of data line.

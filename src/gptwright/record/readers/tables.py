@@ -14,6 +14,8 @@ from gptwright.record.readers.shapes import Columns
 
 TRAIN_COLUMNS = ("loss", "seconds", "tokens_per_second", "mfu", "learning_rate", "grad_norm")
 EVAL_COLUMNS = ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error")
+# Processes print the same line at the same time; a resumed run may come to print one of its lines again.
+REPEATED_WITHIN = 2
 LOSSES = ("loss", "train_loss", "val_loss", "val_bpb")
 
 
@@ -84,7 +86,7 @@ class Rows:
         """Drops rows that say again what the row before them says: several processes print the same line."""
         if len(self) < 2:
             return 0
-        repeated = np.ones(len(self) - 1, np.bool_)
+        repeated = np.diff(self.line) <= REPEATED_WITHIN
         for column in self._columns.values():
             before, after = column[:-1], column[1:]
             repeated &= (before == after) | (np.isnan(before) & np.isnan(after))
