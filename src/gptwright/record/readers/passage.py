@@ -1,9 +1,9 @@
 """The way of a log through a reader, the same for all trainers.
 
-Runs of plain data lines are read at once; every other line is tried against the data shapes, wherever in it
-they stand, then against the header and the events. A line that begins like data and does not fit is kept until
-the next one: a terminal may have broken it. If the two do not fit together either, it counts as skipped.
-Nothing is guessed: a number is read between the texts around it or not at all.
+Runs of plain data lines are read at once; every other line is tried against the data shapes, wherever in the
+line they stand, then against the header and the events. A line that begins like data and does not fit is
+kept until the next one: a terminal may have broken it. If the two do not fit together either, it counts as
+skipped. Nothing is guessed: a number is read between the texts around it or not at all.
 """
 
 import re
