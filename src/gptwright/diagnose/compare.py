@@ -126,11 +126,15 @@ def compare(a: Reading, b: Reading) -> Comparison:
             differences, False, reasons, (), (), (), Verdict.NOT_COMPARABLE, (_refusal(a, b, reasons),)
         )
     changed = _changed_things(a, b)
-    by_tokens = _points(a, b, lambda reading: reading.speed.tokens_per_step)
+    by_tokens = _points(a, b, lambda reading: reading.speed.tokens_per_step, or_steps=True)
+    if not by_tokens:
+        apart = ("their evaluations have no stretch in common",)
+        verdict, refusal = Verdict.NOT_COMPARABLE, _refusal(a, b, apart)
+        return Comparison(differences, False, apart, (), (), (), verdict, (refusal,))
     by_seconds = _points(a, b, lambda reading: reading.speed.step_seconds)
     by_flops = _points(a, b, _flops_per_step)
     verdict = _verdict(by_tokens, changed)
-    findings = (_finding(verdict, (by_tokens, by_seconds), changed, a, b),) if by_tokens else ()
+    findings = (_finding(verdict, (by_tokens, by_seconds), changed, a, b),)
     return Comparison(differences, True, _remarks(a, b), by_tokens, by_seconds, by_flops, verdict, findings)
 
 
@@ -148,7 +152,7 @@ def _value(reading: Reading, field: str) -> Value:
 
 
 def _differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
-    """Settings that both runs know and that differ, and those that only one knows."""
+    """Settings that both runs know and that differ."""
     fields = [*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS]
     found = []
     for field in fields:
@@ -177,8 +181,11 @@ def _incomparable(a: Reading, b: Reading) -> tuple[str, ...]:
     splits = _value(a, "val_tokens"), _value(b, "val_tokens")
     if not reasons and None not in splits and splits[0] != splits[1]:
         reasons.append(f"different validation sets: {splits[0]:,} and {splits[1]:,} tokens")
-    if loss_scale(a) != loss_scale(b) and not (len(val_loss(a)) and len(val_loss(b))):
-        reasons.append("one logs a sum over micro-batches")
+    if not (len(val_loss(a)) and len(val_loss(b))):
+        if loss_scale(a) != loss_scale(b):
+            reasons.append("one logs a sum over micro-batches")
+        if _value(a, "dropout") != _value(b, "dropout"):
+            reasons.append("only training losses are there, and dropout lifts one of them more")
     if not reasons and not (len(_curve(a, b)[0]) and len(_curve(a, b)[1])):
         reasons.append("they have no loss of the same kind in their logs")
     return tuple(reasons)
@@ -241,11 +248,15 @@ def _curve(a: Reading, b: Reading) -> tuple[Series, Series]:
     )
 
 
-def _points(a: Reading, b: Reading, unit: Callable[[Reading], Fact | None]) -> tuple[Point, ...]:
-    """Both losses at equal amounts of `unit` × steps: at evaluations that lie in the range of both."""
+def _points(
+    a: Reading, b: Reading, unit: Callable[[Reading], Fact | None], *, or_steps: bool = False
+) -> tuple[Point, ...]:
+    """Both losses at equal amounts of `unit` × steps: at evaluations that lie in the range of both.
+
+    With `or_steps`, runs of which neither tells the unit are compared at equal steps.
+    """
     units = unit(a), unit(b)
-    by_steps = all(r.speed.tokens_per_step is None for r in (a, b)) and units == (None, None)
-    if None in units and not by_steps:
+    if None in units and not (or_steps and units == (None, None)):
         return ()
     scales = [u.number if u is not None else 1.0 for u in units]
     curves = _curve(a, b)
@@ -286,8 +297,6 @@ def _point_error(reading: Reading, curve: Series) -> float:
 
 
 def _verdict(points: Sequence[Point], changed: Sequence[str]) -> Verdict:
-    if not points:
-        return Verdict.NOT_COMPARABLE
     last = points[-1]
     if abs(last.delta) <= SIGNIFICANT * last.standard_error:
         return Verdict.WITHIN_NOISE

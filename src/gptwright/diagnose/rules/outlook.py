@@ -181,6 +181,9 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
         return
     val = val_loss(reading)
     curve = val if len(val) >= 8 else loss
+    # What is claimed is about the end; the later half of a whole run, all of a short stretch.
+    half = curve.part(curve.step >= (curve.step[0] + curve.step[-1]) / 2)
+    curve = half if len(half) >= 8 and curve.step[0] < curve.step[-1] / 2 else curve
     reasons, evidence = [], [note, curve.fact(0), curve.fact(len(curve) - 1)]
     line, noise = slope(curve.step, curve.value), noise_of(curve.value, curve.step)
     span = int(curve.step[-1] - curve.step[0])
@@ -196,7 +199,7 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
     if high is not None:
         reasons.append(high[0])
         evidence += high[1]
-    if line is not None and high is None and -line.low * span < NEGLIGIBLE:
+    if not reasons or (line is not None and high is None and -line.low * span < NEGLIGIBLE):
         return
     yield finding(
         "plateau-unproven",

@@ -54,15 +54,16 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
             "mfu-basis",
             Severity.INFO,
             Confidence.CERTAIN,
-            f"The printed MFU of {printed.text} is relative to {basis.text}, an A100's peak; this run used a"
-            " CPU, so it says nothing. Its own peak has to be measured: gptwright env.",
+            f"The printed MFU of {printed.text} is relative to {basis.text} and this run used a CPU, so it"
+            f" says nothing ({basis.reason}). Its own peak has to be measured: gptwright env.",
             [printed, basis, reading.machine.name, *reading.settings.facts("device")],
         )
         return
     if peak is None:
         if reading.machine.name is None:
             yield Unknown(
-                "Is the MFU good?", "the device: --device NAME. The printed one is relative to an A100"
+                "Is the MFU good?",
+                f"the device: --device NAME. The printed one is relative to {basis.text}",
             )
         return
     if abs(basis.number / peak.number - 1) <= SAME_PEAK or reading.mfu is None:

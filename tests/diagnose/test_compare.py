@@ -1,0 +1,104 @@
+"""Two runs side by side: what may be credited, what is noise, and what is not the same quantity."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptwright.diagnose.compare import Comparison, Verdict, compare
+from gptwright.diagnose.reading import read_run
+from gptwright.record.open_run import open_run
+
+SETTINGS: dict[str, Any] = {
+    "dataset": "fineweb",
+    "gradient_accumulation_steps": 8,
+    "batch_size": 16,
+    "block_size": 1024,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_embd": 768,
+    "dropout": 0.0,
+    "learning_rate": 6e-4,
+    "max_iters": 6000,
+    "eval_iters": 200,
+}
+
+
+def run(
+    folder: Path, *, loss: float, steps: range = range(500, 6001, 500), lines: str = "", **settings: Any
+) -> Path:
+    """A run that ends at `loss`, with nanoGPT's evaluations; `lines` in their place if given."""
+    folder.mkdir()
+    values = SETTINGS | settings
+    facts = 'device = "RTX 4090"\nvocab_size = 50304\nval_tokens = 10000000\n'
+    (folder / "facts.toml").write_text(facts)
+    (folder / "config.py").write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()))
+    evaluations = [f"step {s}: train loss {loss + 900 / s:.4f}, val loss {loss + 900 / s:.4f}" for s in steps]
+    (folder / "log.txt").write_text(lines or "\n".join(evaluations) + "\n")
+    return folder
+
+
+def compared(a: Path, b: Path) -> Comparison:
+    return compare(read_run(open_run(str(a))), read_run(open_run(str(b))))
+
+
+def test_a_single_change_is_credited(tmp_path: Path) -> None:
+    found = compared(
+        run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, learning_rate=1.8e-3, min_lr=1.8e-4)
+    )
+    assert found.verdict is Verdict.B_BETTER
+    assert "only learning rate was changed" in found.findings[0].message
+
+
+def test_two_changes_are_confounded(tmp_path: Path) -> None:
+    found = compared(
+        run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, learning_rate=1.8e-3, n_layer=16)
+    )
+    assert found.verdict is Verdict.CONFOUNDED
+    assert "depth, learning rate" in found.findings[0].message
+
+
+def test_another_cut_of_the_same_step_is_no_change(tmp_path: Path) -> None:
+    b = run(tmp_path / "b", loss=3.3, batch_size=8, gradient_accumulation_steps=16, n_embd=1024, n_head=16)
+    found = compared(run(tmp_path / "a", loss=3.5), b)
+    assert found.verdict is Verdict.B_BETTER
+    assert "only width was changed" in found.findings[0].message
+    assert {d.field for d in found.differences} >= {"batch_size", "gradient_accumulation_steps", "n_embd"}
+
+
+def test_a_difference_within_the_noise_of_evaluation_and_seed(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.497))
+    assert found.verdict is Verdict.WITHIN_NOISE
+
+
+def test_a_larger_batch_reaches_the_same_tokens_in_fewer_steps(tmp_path: Path) -> None:
+    b = run(tmp_path / "b", loss=3.5, steps=range(250, 3001, 250), gradient_accumulation_steps=16)
+    found = compared(run(tmp_path / "a", loss=3.5), b)
+    assert found.at_equal_tokens[-1].at == pytest.approx(6000 * 8 * 16 * 1024)
+    assert found.at_equal_flops[-1].a == pytest.approx(found.at_equal_tokens[-1].a)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"dataset": "openwebtext"}, "different data"),
+        ({"steps": range(7000, 9001, 500)}, "no stretch in common"),
+    ],
+)
+def test_what_is_not_the_same_quantity_is_refused(
+    tmp_path: Path, settings: dict[str, Any], reason: str
+) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, **settings))
+    assert found.verdict is Verdict.NOT_COMPARABLE
+    assert not found.comparable
+    assert reason in found.reasons[0]
+    assert found.findings[0].id == "not-comparable"
+
+
+def test_training_losses_with_another_dropout_are_refused(tmp_path: Path) -> None:
+    lines = "".join(
+        f"iter {s}: loss {3.4 + 900 / s:.4f}, time 250.00ms, mfu 30.00%\n" for s in range(100, 4000, 50)
+    )
+    a, b = run(tmp_path / "a", loss=0, lines=lines), run(tmp_path / "b", loss=0, lines=lines, dropout=0.1)
+    assert "dropout lifts one of them" in compared(a, b).reasons[0]
+    assert compared(a, a).verdict is Verdict.WITHIN_NOISE
