@@ -233,6 +233,9 @@ def test_the_demo_trains_on_tiny_shakespeare_from_a_file(tmp_path: Path, tinysha
     assert "1,115,394 characters" in shown
     first = document["evaluations"][0]
     assert first["val_loss"] == pytest.approx(math.log(65), abs=0.1)
+    assert "the plan's promise" in shown
+    assert document["diagnosis"]["run"]["parameters"] == 795_904
+    assert "gptwright log" in shown
 
 
 def test_the_demo_needs_no_network_and_says_what_it_trains_on_instead(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ SAMPLE_TOKENS = 400
 
 
 @click.command(
-    help="""The whole story in a few minutes on a laptop CPU: data, training, evaluation, a sample.
+    help="""The whole story in a few minutes on a laptop CPU: data, plan, training, a sample, the diagnosis.
 
     Trains on Tiny Shakespeare, by download or from --from FILE; without either, on the source code of the
     Python that runs this.
@@ -28,8 +28,13 @@ SAMPLE_TOKENS = 400
 @click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
 @json_option
 def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> None:
-    """Prepares, trains and samples, showing every step."""
+    """Prepares, trains, samples and diagnoses, showing every step."""
     from gptwright.cli.training import train_and_show
+    from gptwright.diagnose.engine import diagnose
+    from gptwright.diagnose.reading import read_run
+    from gptwright.record.open_run import open_run
+    from gptwright.report.diagnosis import show_diagnosis
+    from gptwright.report.documents import diagnosis_document
     from gptwright.report.terminal import console_for
     from gptwright.train.speak import Speaker
 
@@ -46,6 +51,10 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         console.out(text, highlight=False)
         console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)
         document["sample"] = text
+    diagnosis = diagnose(read_run(open_run(str(folder))))
+    console.print()
+    show_diagnosis(console, diagnosis)
+    document["diagnosis"] = diagnosis_document(diagnosis)
     if as_json:
         print_json(document)
 

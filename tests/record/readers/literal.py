@@ -67,7 +67,7 @@ class Literal:
 
     def says_none(self, line: int) -> bool:
         """Whether a line says NaN or infinity."""
-        pieces = self.lines[line - 1 : line - 1 + PIECES]
+        pieces = [text.replace("\r", "") for text in self.lines[line - 1 : line - 1 + PIECES]]
         return any(re.search(r"nan|inf", text, re.IGNORECASE) for text in (pieces[0], "".join(pieces)))
 
     def says(self, line: int, value: float, factors: Iterable[float] = (1.0,)) -> bool:

@@ -15,7 +15,7 @@ from gptwright.facts import Fact, Value, logged
 from gptwright.record.readers.fields import REAL
 from gptwright.record.readers.shapes import mark_of
 
-COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?!\w|,\d)"
+COUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?!\w|[.,]\d)"
 # What is printed as `1.65e+14` is cut where it lacks the exponent.
 SCIENTIFIC = r"\d\.\d{1,12}e[-+]\d\d(?!\d)|-?(?:inf|nan)"
 WORDS = r"[^|\n]{1,120}?"
