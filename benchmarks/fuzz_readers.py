@@ -32,6 +32,7 @@ def main() -> int:
     begin = time.process_time()
     result = fuzz(range(options.first_seed, options.first_seed + options.logs))
     report = {
+        "schema": "gptwright.benchmark.fuzz-readers/1",
         "gptwright": gptwright.__version__,
         "first_seed": options.first_seed,
         "formats": len(SAMPLES),

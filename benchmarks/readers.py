@@ -9,6 +9,7 @@ computed meanwhile, which is the better figure on a machine that has other thing
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -16,7 +17,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
+
 import gptwright
+from gptwright.hardware.cpu import cpu_name, usable_cores
 
 LINES = 1_000_000
 # The child reads one log and says what it cost.
@@ -101,9 +105,16 @@ def main() -> None:
     options = parser.parse_args()
     rows = [measured(name, write) for name, write in LOGS.items() if not options.only or name in options.only]
     report = {
-        "gptwright": gptwright.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
+        "schema": "gptwright.benchmark.readers/1",
+        "machine": {
+            "processor": cpu_name(),
+            "cores": usable_cores(),
+            "load_average_at_end": os.getloadavg() if hasattr(os, "getloadavg") else None,
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "gptwright": gptwright.__version__,
+        },
         "rows": rows,
     }
     text = json.dumps(report, indent=2) + "\n"
