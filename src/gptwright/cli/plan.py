@@ -55,8 +55,6 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.plan import make_plan
     from gptwright.report.plan_document import plan_document
-    from gptwright.report.planned import show_plan, show_trials
-    from gptwright.report.terminal import console_for
 
     sources, unknown_options = split_arguments(config)
     fields = {name: value for name, value in given.items() if name in TrainConfig.model_fields}
@@ -90,6 +88,9 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(plan_document(plan, diagnosis.findings, unknown) | ({"trials": trials} if trials else {}))
     else:
+        from gptwright.report.planned import show_plan, show_trials
+        from gptwright.report.terminal import console_for
+
         console = console_for()
         show_trials(console, trials)
         show_plan(console, plan, diagnosis.findings, unknown)
