@@ -52,7 +52,7 @@ class Literal:
         """What stands in a line, and what it may be together with the pieces after it."""
         if '"' in self.lines[line - 1]:
             # A dict of a state file lies around the line of its loss.
-            around = self.lines[max(0, line - 12) : line + 8]
+            around = self.lines[max(0, line - 30) : line + 30]
             yield from around
             yield "".join(around)
         own = self.lines[line - 1].split("\r")

@@ -100,7 +100,7 @@ WRAPPED = [s for s in LINES if s.name != "autoresearch" and s.format != "Hugging
 
 
 @pytest.mark.parametrize("sample", WRAPPED, ids=lambda sample: sample.name)
-@pytest.mark.parametrize("width", [40, 47, 53, 64, 80, 100, 120])
+@pytest.mark.parametrize("width", [40, 53, 80, 100])
 def test_hard_wraps_at_any_column(sample: Sample, width: int) -> None:
     if sample.name == "torchtitan" and width < 64:
         pytest.skip("the time in front of its lines fills such a width")
@@ -159,8 +159,8 @@ def test_a_log_cut_at_any_byte_says_nothing_false(sample: Sample) -> None:
     started = int((sample.train or sample.evals)[0]["line"])
     first = len("\n".join(sample.lines[:started]).encode())
     for cut in [
-        *range(len(whole) - 30, len(whole)),
-        *(rng.randrange(first + 1, len(whole) + 1) for _ in range(20)),
+        *range(len(whole) - 12, len(whole)),
+        *(rng.randrange(first + 1, len(whole) + 1) for _ in range(12)),
     ]:
         evidence = read(whole[:cut])
         derived = {"seconds"}

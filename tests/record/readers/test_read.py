@@ -52,7 +52,18 @@ def test_a_file_and_its_bytes_say_the_same(tmp_path: Path) -> None:
     assert list(evidence.train.loss) == list(read(nanogpt().text).train.loss)
 
 
-@pytest.mark.parametrize("sample", MADE, ids=lambda sample: sample.name)
+# Those that a header or a sign of its own tells from others, and some that their data do.
+HIDDEN = (
+    "nanoGPT",
+    "modded-nanogpt's oldest",
+    "trainer_state.json",
+    "ng-video-lecture",
+    "our log.txt",
+    "torchtitan",
+)
+
+
+@pytest.mark.parametrize("sample", [s for s in MADE if s.name in HIDDEN], ids=lambda sample: sample.name)
 def test_a_log_is_known_behind_thousands_of_other_lines(sample: Sample) -> None:
     chatter = "Collecting numpy>=1.26 (from -r requirements.txt (line 3))\n" * 5_000
     evidence = read(chatter + sample.text)

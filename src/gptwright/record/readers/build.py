@@ -72,10 +72,11 @@ class Builder:
         return any(self.tables.values())
 
     def forget_since_data(self) -> None:
-        """Drops the events and hazards since the last row: they stood in something else than the log."""
+        """Drops events since the last row, and before the first all hazards: they stood in something else."""
         self.events = [event for event in self.events if event.line <= self._last_row_line]
-        self.hazards.clear()
-        self.lines_skipped = 0
+        if not self.has_rows():
+            self.hazards.clear()
+            self.lines_skipped = 0
 
     def said(self, said: Said, line: int) -> None:
         """Keeps what a header line says; the last wins, because the last run is the one asked about."""

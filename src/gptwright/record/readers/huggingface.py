@@ -28,7 +28,8 @@ EVAL = Columns("eval", "step", "val_loss")
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
 BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
-LONGEST_DICT = 80
+# An entry of trainer_state.json has a line for each value, some twenty with memory and tokens.
+LONGEST_DICT = 30
 BEHIND_A_BAR = 60
 
 

@@ -23,6 +23,8 @@ ROW = re.compile(r"={20,}")
 MORE_LOSSES = r"(?: val_(?!bpb)\w{1,20}:[\d.]{1,20}){0,4}"
 CLOCK_MS = r" train_time:{clock_ms}ms"
 CLOCK_SECONDS = r" train_time:{clock_seconds}s\b"
+# Four decimals in most records, five in the third track, six in some of the second.
+AS_PRINTED = r"(?:(?<=\.\d{4})|(?<=\.\d{5})|(?<=\.\d{6})|(?<=nan)|(?<=inf))"
 STEP = r"step:{step}/{planned_steps}"
 CLOCK_ROWS = Columns("train", "step", "clock_seconds")
 
@@ -61,14 +63,14 @@ MODDED = Reader(
     shapes=(
         Shape("train", STEP + CLOCK_MS + r" step_avg:{_}ms"),
         Shape("train", STEP + r" train_loss:{loss} train_time:{clock_ms}ms step_avg:{_}ms"),
-        Shape("train", STEP + r" train_loss:{loss}" + CLOCK_MS),
+        Shape("train", STEP + r" train_loss:{loss}" + AS_PRINTED + CLOCK_MS),
         Shape("train", STEP + CLOCK_MS),
         Shape("train", STEP + CLOCK_SECONDS),
-        Shape("train", STEP + r" train_loss:{loss}" + CLOCK_SECONDS),
-        Shape("eval", STEP + r" val_loss:{val_loss}" + MORE_LOSSES + CLOCK_MS),
-        Shape("eval", STEP + r" val_loss:{val_loss}" + MORE_LOSSES + CLOCK_SECONDS),
-        Shape("eval", STEP + r" val_loss:{val_loss} val_bpb:{val_bpb}" + CLOCK_MS),
-        Shape("eval", STEP + r" val_loss:{val_loss} val_bpb:{val_bpb}" + CLOCK_SECONDS),
+        Shape("train", STEP + r" train_loss:{loss}" + AS_PRINTED + CLOCK_SECONDS),
+        Shape("eval", STEP + r" val_loss:{val_loss}" + AS_PRINTED + MORE_LOSSES + CLOCK_MS),
+        Shape("eval", STEP + r" val_loss:{val_loss}" + AS_PRINTED + MORE_LOSSES + CLOCK_SECONDS),
+        Shape("eval", STEP + r" val_loss:{val_loss}" + AS_PRINTED + r" val_bpb:{val_bpb}" + CLOCK_MS),
+        Shape("eval", STEP + r" val_loss:{val_loss}" + AS_PRINTED + r" val_bpb:{val_bpb}" + CLOCK_SECONDS),
         Shape("train", r"s:{step} trl:{loss}" + WHOLE[6]),
         Shape("eval", r"s:{step} tel:{val_loss}" + WHOLE[6]),
     ),

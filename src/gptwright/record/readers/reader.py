@@ -25,7 +25,7 @@ PREFIX = re.compile(
 # The same where a header line follows, which may begin with a bar or spaces of its own.
 STAMP = re.compile(
     r"(?:(?:\[[^\[\]]{1,60}\]:?|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?|\d{1,4}:"
-    r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-) ?|> ?)*+"
+    r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-(?= )) ?|> ?)*+"
 )
 
 
