@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gptwright.config.ingredients import Ingredients, recipe_of
 from gptwright.errors import ConfigError
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+AsArch = bool | None
 
 
 class TrainConfig(BaseModel):
@@ -58,6 +60,9 @@ class TrainConfig(BaseModel):
     )
 
     # model
+    arch: Literal["gpt2", "modern"] = Field(
+        "gpt2", description="gpt2: nanoGPT's model to the bit; modern: all of the ingredients below"
+    )
     n_layer: Positive = Field(12, description="number of blocks")
     n_head: Positive = Field(12, description="attention heads a block")
     n_embd: Positive = Field(768, description="width: channels of the residual stream")
@@ -71,7 +76,32 @@ class TrainConfig(BaseModel):
         description="rows of the token embedding; default: the dataset's vocabulary, GPT-2's padded to 50304",
     )
 
-    # AdamW
+    # ingredients: None is False for arch gpt2 and True for modern
+    rope: AsArch = Field(None, description="rotary positions instead of learned ones; default: as arch")
+    rms_norm: AsArch = Field(
+        None, description="RMS norms without weights instead of layer norms; default: as arch"
+    )
+    qk_norm: AsArch = Field(None, description="normalize queries and keys of each head; default: as arch")
+    relu2: AsArch = Field(None, description="squared ReLU instead of GELU; default: as arch")
+    zero_init: AsArch = Field(
+        None, description="start projections and an untied head at zero; default: as arch"
+    )
+    smear: AsArch = Field(None, description="mix the token before into each embedding; default: as arch")
+
+    # optimizer
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon: for the matrices of the blocks, with AdamW for the rest"
+    )
+    muon_learning_rate: Annotated[float, Field(gt=0.0)] = Field(
+        0.02, description="muon: highest learning rate of the matrices; learning_rate is the others'"
+    )
+    muon_momentum: Fraction = Field(0.95, description="muon: decay of the mean gradient, reached from 0.85")
+    muon_steps: Annotated[int, Field(ge=1, le=5)] = Field(
+        5, description="muon: Newton-Schulz steps an update; 3 are enough for small models"
+    )
+    muon_warmup_iters: Annotated[int, Field(ge=0)] = Field(
+        300, description="muon: steps over which its momentum rises"
+    )
     learning_rate: Annotated[float, Field(gt=0.0)] = Field(6e-4, description="highest learning rate")
     max_iters: Positive = Field(600000, description="optimizer steps to train")
     weight_decay: Annotated[float, Field(ge=0.0)] = Field(1e-1, description="weight decay of matrices")
@@ -101,6 +131,26 @@ class TrainConfig(BaseModel):
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile: True, False or auto")
 
     @property
+    def ingredients(self) -> Ingredients:
+        """Those of `arch`, and what was asked for beside it."""
+        return Ingredients.of(
+            self.arch,
+            {
+                "rope": self.rope,
+                "rms_norm": self.rms_norm,
+                "qk_norm": self.qk_norm,
+                "relu2": self.relu2,
+                "zero_init": self.zero_init,
+                "smear": self.smear,
+            },
+        )
+
+    @property
+    def recipe(self) -> str:
+        """`gpt2`, `modern`, or `mixed`: which published curves this training can be held against."""
+        return recipe_of(self.ingredients, self.optimizer)
+
+    @property
     def sequences_per_step(self) -> int:
         """Sequences in one optimizer step, over all micro-batches."""
         return self.batch_size * self.gradient_accumulation_steps
@@ -122,6 +172,14 @@ def problems_of(config: TrainConfig) -> list[ConfigError]:
                 f"n_embd = {config.n_embd} is not divisible by n_head = {config.n_head}",
                 why="every attention head takes n_embd / n_head channels",
                 fix=choices,
+            )
+        )
+    elif config.ingredients.rope and (config.n_embd // config.n_head) % 2:
+        problems.append(
+            ConfigError(
+                f"n_embd / n_head = {config.n_embd // config.n_head} is odd",
+                why="rope turns the channels of a head in pairs",
+                fix=f"--n_embd={config.n_embd + config.n_head}, or --rope=False",
             )
         )
     return problems

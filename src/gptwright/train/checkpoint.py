@@ -2,7 +2,7 @@
 
     checkpoints/step-00000250/
       model.safetensors      the weights, by nanoGPT's names, float32
-      optimizer.safetensors  AdamW's two moments of each
+      optimizer.safetensors  the moments of each: AdamW's two, or Muon's one
       state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
 
 Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
@@ -13,6 +13,7 @@ after that, so a crash at any moment leaves a whole one. Reading verifies every 
 import hashlib
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,15 +27,15 @@ from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file, sync_folder
+from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
 
 SCHEMA = "gptwright.checkpoint/1"
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
-    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "seed", "sampling",
+    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "optimizer", "seed", "sampling",
 )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ class LoadedCheckpoint:
 
 def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     """What must be the same on resume, the sequences of a step included."""
-    values = {name: getattr(config, name) for name in FIXED_SETTINGS}
+    values = {name: getattr(config, name) for name in FIXED_SETTINGS} | asdict(config.ingredients)
     return values | {"vocab_size": vocab_size, "sequences_per_step": config.sequences_per_step}
 
 
@@ -79,7 +80,7 @@ def save_checkpoint(
     *,
     state: TrainState,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -135,7 +136,7 @@ def load_checkpoint(
     name: str,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -255,29 +256,25 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
 
 
-def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     return {
-        f"{name}.{moment}": optimizer.state[p][moment].cpu().contiguous()
+        f"{name}.{moment}": value.cpu().contiguous()
         for name, p in model.named_parameters()
-        for moment in MOMENTS
-        if p in optimizer.state
+        for moment, value in optimizer.state.get(p, {}).items()
+        if moment != "step"
     }
 
 
-def _optimizer_step(optimizer: torch.optim.Optimizer) -> float:
+def _optimizer_step(optimizer: Optimizer) -> float:
     """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
     return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
 
 
-def _load_moments(
-    model: nn.Module, optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor], step: float
-) -> None:
-    if not moments:
-        return
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    order = [names[p] for group in optimizer.param_groups for p in group["params"]]
-    state = {
-        index: {"step": torch.tensor(step)} | {moment: moments[f"{name}.{moment}"] for moment in MOMENTS}
-        for index, name in enumerate(order)
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+def _load_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
+    kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for key, value in moments.items():
+        name, _, moment = key.rpartition(".")
+        kept[name][moment] = value
+    parameters = dict(model.named_parameters())
+    for name, values in kept.items():
+        optimizer.restore(parameters[name], values, step)

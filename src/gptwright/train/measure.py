@@ -22,10 +22,10 @@ from gptwright.hardware.detect import Device, find_device
 from gptwright.hardware.efficiency import Speed
 from gptwright.hardware.probe import synchronize
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw
+from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
-from gptwright.train.precision import Precision, allow_tf32, choose_precision
+from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 
 # One micro-batch to warm up (two when compiled: the second may compile again), then the median of what fits.
 WARM_UP, LEAST_TIMED, MOST_TIMED = 2, 3, 20
@@ -147,7 +147,10 @@ def _step_seconds(
     model = GPT(shape).to(device.torch_device)
     model.train()
     forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
-    optimizer = build_adamw(model, config, fused=device.type != "mps")
+    optimizer = build_optimizer(
+        model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
+    )
+    as_torch = cast("torch.optim.Optimizer", optimizer)
     scaler = precision.scaler()
     tokens = torch.randint(shape.vocab_size, (micro_batch, shape.block_size + 1), device=device.torch_device)
 
@@ -157,9 +160,9 @@ def _step_seconds(
         scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def update() -> None:
-        scaler.unscale_(optimizer)
+        scaler.unscale_(as_torch)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip or 1.0)
-        scaler.step(optimizer)
+        scaler.step(as_torch)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
