@@ -10,6 +10,7 @@ torch's own Muon takes one matrix after another in bfloat16. Here matrices of on
 float32 where bfloat16 is not in the hardware; docs/lab-notes.md has both timed.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -78,4 +79,4 @@ def update_scale(rows: int, columns: int) -> float:
     √(rows / columns) where it has more outputs than inputs, so that an output moves as far whatever the width
     (Bernstein 2025, jeremybernste.in/writing/deriving-muon).
     """
-    return max(1.0, rows / columns) ** 0.5
+    return math.sqrt(max(1.0, rows / columns))
