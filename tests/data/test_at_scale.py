@@ -285,3 +285,28 @@ def test_broken_input_leaves_nothing_in_the_way_of_skip_bad(
     assert not (tmp_path / "d.partial").exists()
     report = prepare(str(fineweb), out=tmp_path / "d", tokenizer="byte", workers=1, skip_bad=True)
     assert (report.bad, report.documents) == (1, 1199)
+
+
+ONE_LINE = """
+import resource, sys
+from pathlib import Path
+from gptwright.data.prepare import prepare
+prepare(sys.argv[1], out=Path(sys.argv[2]), tokenizer="byte", workers=1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="other systems count memory in other units")
+def test_a_file_of_one_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
+    line = tmp_path / "line.txt"
+    line.write_bytes(b"some words and no line end " * (100_000_000 // 27))
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_LINE, str(line), str(tmp_path / "d")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Held once as bytes and once as text the file alone would take 200 MB.
+    assert int(done.stdout) < 250
+    tokens = sum(split.tokens for split in open_dataset(str(tmp_path / "d")).splits.values())
+    assert tokens >= line.stat().st_size
