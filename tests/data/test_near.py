@@ -174,6 +174,7 @@ def test_near_duplicates_never_are_on_two_sides(tmp_path: Path, copies: Path) ->
     assert (plain.duplicates, plain.near_duplicates) == (20, 0)
 
 
+@pytest.mark.slow
 def test_workers_and_kills_do_not_change_a_byte(
     tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
