@@ -7,7 +7,7 @@ estimated to be as alike as the threshold: whichever is later was joined to some
 one of them is left, near-duplicates cannot be on two sides of the split.
 
 One band at a time and, in a large corpus, one range of its keys after the other, so that memory does not grow
-with the documents but for 5 bytes each. Cost beside the sketches: some seconds a million documents.
+with the documents but for 5 bytes each.
 """
 
 from collections.abc import Iterator, Sequence
