@@ -1,5 +1,7 @@
 """Muon's direction against the singular value decomposition, and its update against its formula."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -135,7 +137,7 @@ def test_training_with_muon_learns_faster_than_adamw_on_a_small_task() -> None:
     for name in ("adamw", "muon"):
         torch.manual_seed(0)
         model = GPT(shape_of(tie_weights=False))
-        config = CONFIG.model_copy(update={"optimizer": name, "learning_rate": 3e-3, "weight_decay": 0.0})
+        config = replace(CONFIG, optimizer=name, learning_rate=3e-3, weight_decay=0.0)
         optimizer = build_optimizer(model, config, fused=True)
         generator = torch.Generator().manual_seed(5)
         losses = []

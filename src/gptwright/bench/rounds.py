@@ -76,7 +76,7 @@ def prepare_data(folder: Path, tokenizer: str, text: Path | None) -> None:
 
 def flops_per_step(workload: Workload, folder: Path) -> float:
     """Model FLOPs of one optimizer step of the model that the workload's options give, `palm` convention."""
-    config = TrainConfig.model_validate(dict(workload.options))
+    config = TrainConfig(**workload.options)
     vocab_size, _, _ = choose_vocab_size(config, open_dataset(str(folder / "data" / DATASET)))
     per_token = ModelShape.of(config, vocab_size).flops_per_token()
     return float(per_token * config.sequences_per_step * config.block_size)
@@ -87,7 +87,7 @@ def _row(
 ) -> Row:
     own, first = runs[trainer.name], next(iter(runs.values()))
     step = statistics.median(run.step_seconds for run in own)
-    config = TrainConfig.model_validate(dict(workload.options))
+    config = TrainConfig(**workload.options)
     another = "preset" in trainer.options
     return Row(
         trainer=trainer.name,

@@ -7,6 +7,7 @@ kept in the wall time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 # nanoGPT's README command for a laptop's CPU, and its two config files.
 CHARACTERS = {"beta2": 0.99, "warmup_iters": 100, "learning_rate": 1e-3, "min_lr": 1e-4}
@@ -34,7 +35,7 @@ class Workload:
 
     about: str
     tokenizer: str
-    options: Mapping[str, object]
+    options: Mapping[str, Any]
     device: str = "cpu"
     ours: Mapping[str, object] = field(default_factory=dict)
     warm_up: int = 10

@@ -8,7 +8,7 @@ do.
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -99,10 +99,8 @@ def measure(plan: Plan) -> Measured:
     fast, median, slow = (plan.tokens_per_step / seconds for seconds in best.step_seconds)
     how = "compiled" if best.compiled else "not compiled"
     basis = f"measured just now on {device.name}, {how}, micro-batch {best.micro_batch}"
-    update = {"batch_size": best.micro_batch, "gradient_accumulation_steps": best.accumulation}
-    return Measured(
-        trials, config.model_copy(update=update), Speed(low=slow, likely=median, high=fast, basis=basis)
-    )
+    config = replace(config, batch_size=best.micro_batch, gradient_accumulation_steps=best.accumulation)
+    return Measured(trials, config, Speed(low=slow, likely=median, high=fast, basis=basis))
 
 
 def _cuts(plan: Plan) -> list[tuple[int, int]]:
