@@ -21,6 +21,7 @@ class ModelShape:
     tie_weights: bool
     dropout: float
     ingredients: Ingredients = GPT2
+    rope_base: float = 10_000.0
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -35,6 +36,7 @@ class ModelShape:
             tie_weights=config.tie_weights,
             dropout=config.dropout,
             ingredients=config.ingredients,
+            rope_base=config.rope_base,
         )
 
     def count_parameters(self) -> ParameterCount:

@@ -66,9 +66,9 @@ def prepare_data(folder: Path, tokenizer: str, text: Path | None) -> None:
     Raises:
         RunFailedError: it could not be prepared.
     """
-    source = ["shakespeare", "--from", str(text.resolve())] if text else ["pystdlib"]
+    source = str(text.resolve()) if text else "pystdlib"
     out = ["--split=nanogpt", "--out", str(folder / "data" / DATASET)]
-    command = [sys.executable, "-m", "gptwright", "prepare", *source, f"--tokenizer={tokenizer}", *out]
+    command = [sys.executable, "-m", "gptwright", "prepare", source, f"--tokenizer={tokenizer}", *out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunFailedError("the benchmark's dataset could not be prepared", why=done.stderr[-1500:].strip())

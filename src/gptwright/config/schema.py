@@ -65,6 +65,9 @@ class TrainConfig:
 
     # ingredients: None is False for arch gpt2 and True for modern
     rope: bool | None = setting(None, "rotary positions instead of learned ones; default: as arch")
+    rope_base: float = setting(
+        10_000.0, "rope: base of its wavelengths; 100 suits contexts of some 64 tokens", above=1.0
+    )
     rms_norm: bool | None = setting(
         None, "RMS norms without weights instead of layer norms; default: as arch"
     )

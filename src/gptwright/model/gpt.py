@@ -101,7 +101,8 @@ class GPT(nn.Module):
                 "ln_f": new_norm(shape),
             }
         )
-        self.rotary = Rotary(shape.n_embd // shape.n_head, shape.block_size) if made_of.rope else None
+        head_size = shape.n_embd // shape.n_head
+        self.rotary = Rotary(head_size, shape.block_size, shape.rope_base) if made_of.rope else None
         self.smear = Smear(shape.n_embd) if made_of.smear else None
         self.lm_head = Linear(shape.n_embd, shape.vocab_size, bias=False)
         if shape.tie_weights:

@@ -10,10 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# The base of the rotation's wavelengths, 10,000 in the paper, which leaves most channels without a turn in
-# contexts of some hundred tokens.
-ROPE_BASE = 10_000.0
-
 
 def rms_norm(x: Tensor) -> Tensor:
     """Scales the last dimension to a mean square of 1; no weights."""
@@ -37,11 +33,12 @@ class Rotary(nn.Module):
     Args:
         head_size: D, even.
         block_size: positions to be ready for.
+        base: of the wavelengths; the paper's 10,000 leaves most channels without a turn in a short context.
     """
 
-    def __init__(self, head_size: int, block_size: int) -> None:
+    def __init__(self, head_size: int, block_size: int, base: float = 10_000.0) -> None:
         super().__init__()
-        wavelengths = ROPE_BASE ** (torch.arange(0, head_size, 2) / head_size)
+        wavelengths = base ** (torch.arange(0, head_size, 2) / head_size)
         angles_TD = torch.outer(torch.arange(block_size).float(), 1.0 / wavelengths)
         self.register_buffer("cosine_TD", angles_TD.cos(), persistent=False)
         self.register_buffer("sine_TD", angles_TD.sin(), persistent=False)

@@ -35,7 +35,8 @@ TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
-    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "optimizer", "seed", "sampling",
+    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "rope_base", "optimizer", "seed",
+    "sampling",
 )  # fmt: skip
 
 
