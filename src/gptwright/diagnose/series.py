@@ -49,10 +49,18 @@ class Series:
 def series_of(name: str, step: Integers, value: Floats, line: Integers) -> Series:
     """The finite values; where a resumed run repeats a step, the later line counts."""
     finite = np.flatnonzero(np.isfinite(value))
-    # Reversed, `unique` finds the last line of every step.
-    _, last = np.unique(step[finite][::-1], return_index=True)
-    rows = finite[::-1][last]
+    rows = finite[one_a_step(step[finite])]
     return Series(name, step[rows], value[rows], line[rows])
+
+
+def one_a_step(step: Integers) -> Integers:
+    """Rows in the order of their steps; of those with the same step the last."""
+    if len(step) < 2 or bool((np.diff(step) > 0).all()):
+        return np.arange(len(step))
+    # Reversed, `unique` finds the last line of every step.
+    _, last = np.unique(step[::-1], return_index=True)
+    rows: Integers = len(step) - 1 - last
+    return rows
 
 
 def train_loss(reading: Reading) -> Series:

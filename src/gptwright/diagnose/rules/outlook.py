@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.reference import LossBand, expected_loss, floor
+from gptwright.arithmetic.reference import LossBand, floor
 from gptwright.arithmetic.trend import noise_of, slope
-from gptwright.config.ingredients import recipe_of
-from gptwright.diagnose.forecast import forecast_run, lr_fractions
+from gptwright.diagnose.forecast import forecast_run
 from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import train_loss, val_loss
@@ -83,7 +83,7 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
     if not len(val) or loss_scale(reading) > 1:
         return
     best = int(np.argmin(val.value))
-    band = reference_band(reading, int(val.step[best]), _recipe(reading))
+    band = reference_band(reading, int(val.step[best]), recipe_of(reading))
     if band is None:
         return
     if val.value[best] <= band.high + BEYOND or val.value[best] > 1.5 * band.high:
@@ -99,35 +99,6 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
             Cause("the learning rate does not fit the batch", Confidence.POSSIBLE),
             Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
         ],
-    )
-
-
-def _recipe(reading: Reading) -> str:
-    """What the run's recipe is: the fast one of the speedruns, or GPT-2's with AdamW."""
-    if reading.log is not None and reading.log.format.name == "modded-nanogpt":
-        return "modern"
-    return recipe_of(reading.settings.ingredients(), reading.settings.word("optimizer") or "adamw")
-
-
-def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBand | None:
-    """The band of the nearest public curve for this run at a step."""
-    dataset, vocabulary = reading.settings.get("dataset"), reading.vocab_size
-    parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
-    if dataset is None or vocabulary is None or parameters is None or per_step is None or not step:
-        return None
-    if not reading.starts_from_scratch:
-        return None
-    shape, fractions = reading.sizes.shape, lr_fractions(reading, np.array([step]))
-    return expected_loss(
-        dataset=str(dataset.value),
-        parameters=int(parameters.number),
-        tokens=step * per_step.number,
-        vocab_size=int(vocabulary.number),
-        unique_tokens=reading.settings.number("train_tokens"),
-        tokens_per_step=per_step.number,
-        recipe=recipe,
-        non_embedding=shape.count_parameters().non_embedding if shape is not None else None,
-        lr_fraction=float(fractions[0]) if fractions is not None else None,
     )
 
 

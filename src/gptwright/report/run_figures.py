@@ -1,0 +1,150 @@
+"""All charts of one run, and what a step of it is worth in tokens, hours and FLOPs.
+
+Everything is drawn from the evidence and the reading; the loss is in `curves`. Long series are thinned
+without losing a spike. Speed and MFU leave out lines whose time holds an evaluation or a compilation.
+"""
+
+import numpy as np
+
+from gptwright import units
+from gptwright.diagnose.forecast import RunForecast
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.series import one_a_step
+from gptwright.diagnose.timing import clean_lines, line_seconds
+from gptwright.facts import Fact
+from gptwright.record.arrays import Floats, Integers
+from gptwright.report.curves import lines_of, loss_figure
+from gptwright.report.figures import Axis, Curve, Figure, Shape
+from gptwright.report.thinning import thin
+
+SECONDS_AN_HOUR = 3600.0
+
+
+def axes_of(reading: Reading) -> tuple[Axis, ...]:
+    """What a step of the run is worth, as far as that is known."""
+    axes = [Axis("steps", 1.0, "as the trainer counts")]
+    speed, flops = reading.speed, reading.sizes.flops_per_token
+    if speed.tokens_per_step is not None:
+        tokens = speed.tokens_per_step
+        axes.append(Axis("tokens", tokens.number, f"{tokens.text} tokens a step: {tokens.reason}"))
+    if speed.step_seconds is not None:
+        seconds = speed.step_seconds
+        origin = f"{seconds.text} a step, evaluations left out: {seconds.reason}"
+        axes.append(Axis("hours", seconds.number / SECONDS_AN_HOUR, origin))
+    if speed.tokens_per_step is not None and flops is not None:
+        origin = f"{flops.text} a token (6N + 12·L·d·T) × {speed.tokens_per_step.text} tokens a step"
+        axes.append(Axis("flops", flops.number * speed.tokens_per_step.number, origin))
+    return tuple(axes)
+
+
+def figures_of(reading: Reading, forecast: RunForecast | None) -> tuple[Figure, ...]:
+    """Every chart that the run's record carries, the loss first."""
+    made = (
+        loss_figure(reading, forecast),
+        _plain(reading, "learning-rate", "Learning rate", "learning rate", "learning_rate"),
+        _plain(reading, "grad-norm", "Gradient norm", "norm before clipping", "grad_norm"),
+        speed_figure(reading),
+        mfu_figure(reading),
+    )
+    return tuple(figure for figure in made if figure is not None)
+
+
+def speed_figure(reading: Reading) -> Figure | None:
+    """Tokens a second of every line that times a step and nothing else."""
+    found = clean_rates(reading)
+    median = reading.speed.tokens_per_second
+    if found is None or median is None:
+        return None
+    step, rate = found
+    return _timed(
+        "tokens-per-second",
+        title="Speed, evaluations taken out",
+        unit="tokens/s",
+        axis="tokens/s",
+        thinned=thin(step, rate),
+        median=median,
+        origin="tokens a step / the line's time; lines with an evaluation or compilation are left out",
+    )
+
+
+def mfu_figure(reading: Reading) -> Figure | None:
+    """The share of this device's own peak, from the same lines as the speed."""
+    found = clean_rates(reading)
+    rate, mfu = reading.speed.tokens_per_second, reading.mfu
+    if found is None or rate is None or mfu is None:
+        return None
+    step, rates = found
+    # A line's share is to the run's as its rate is to the run's.
+    return _timed(
+        "mfu",
+        title="MFU against this device's own peak",
+        unit="fraction",
+        axis="MFU",
+        thinned=thin(step, rates * (mfu.number / rate.number)),
+        median=mfu,
+        origin="FLOPs a token × tokens a second of the line / the device's peak",
+    )
+
+
+def clean_rates(reading: Reading) -> tuple[Integers, Floats] | None:
+    """Tokens a second on every line that times a step and nothing else; None where that is not known."""
+    log, per_step = reading.log, reading.speed.tokens_per_step
+    if log is None or per_step is None:
+        return None
+    seconds = line_seconds(log, per_step)
+    clean = np.flatnonzero(clean_lines(log, seconds))
+    rows = clean[one_a_step(log.train.step[clean])]
+    return (log.train.step[rows], per_step.number / seconds[rows]) if len(rows) else None
+
+
+def _timed(
+    name: str,
+    *,
+    title: str,
+    unit: str,
+    axis: str,
+    thinned: tuple[Integers, Floats],
+    median: Fact,
+    origin: str,
+) -> Figure:
+    step, value = thinned
+    ends = np.array([step[0], step[-1]])
+    each = Curve(label="every line", shape=Shape.LINE, step=step, value=value, origin=origin, style="faint")
+    middle = Curve(
+        label=f"whole run: {median.text}",
+        shape=Shape.LINE,
+        step=ends,
+        value=np.full(2, median.number),
+        origin=median.reason,
+    )
+    low, high = (units.text(float(end), unit) for end in (value.min(), value.max()))
+    return Figure(
+        id=name,
+        title=title,
+        unit=unit,
+        axis_label=axis,
+        curves=(each, middle),
+        summary=f"{median.text} over the run ({median.reason}); single lines from {low} to {high}.",
+    )
+
+
+def _plain(reading: Reading, name: str, title: str, axis: str, column: str) -> Figure | None:
+    """A printed column as it is."""
+    train = reading.train
+    if train is None:
+        return None
+    value: Floats = getattr(train, column)
+    known = np.flatnonzero(np.isfinite(value))
+    rows = known[one_a_step(train.step[known])]
+    if not len(rows):
+        return None
+    step, thinned = thin(train.step[rows], value[rows])
+    curve = Curve(
+        label=title.lower(), shape=Shape.LINE, step=step, value=thinned, origin=lines_of(train.line[rows])
+    )
+    shown = value[rows]
+    summary = (
+        f"From {shown[0]:.3g} at step {train.step[rows[0]]:,} to {shown[-1]:.3g} at step"
+        f" {train.step[rows[-1]]:,}; highest {shown.max():.3g}."
+    )
+    return Figure(id=name, title=title, unit="", axis_label=axis, curves=(curve,), summary=summary)
