@@ -27,6 +27,7 @@ VERBS = {
     "diagnose": "what the numbers of a run say, with evidence; any trainer's log",
     "compare": "what differs between runs, and who is ahead beyond the noise",
     "bench": "this machine's peaks; this trainer beside another one, in the same run",
+    "report": "one HTML page of a run or of several, that opens offline and can be mailed",
 }
 
 

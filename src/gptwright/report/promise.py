@@ -7,7 +7,9 @@ from rich.table import Table
 
 from gptwright import units
 from gptwright.plan.plan import Plan
+from gptwright.plan.promise import promise_document
 from gptwright.record.metrics import Record
+from gptwright.report.outcome import outcomes
 
 
 def show_promise(console: Console, plan: Plan) -> None:
@@ -27,24 +29,20 @@ def show_outcome(console: Console, plan: Plan, records: Sequence[Record]) -> Non
     lines = [record for record in records if record["kind"] == "train"]
     losses = [record["val_loss"] for record in records if record["kind"] == "eval"]
     ends = [record for record in records if record["kind"] == "end"]
+    rows = outcomes(
+        promise_document(plan),
+        tokens_per_second=(
+            sorted(line["tokens_per_second"] for line in lines)[len(lines) // 2] if lines else None
+        ),
+        peak_memory_bytes=ends[-1].get("peak_memory_bytes") if ends else None,
+        best_val_loss=min(float(loss) for loss in losses) if losses else None,
+    )
     table = Table(
         title="Promise and outcome", title_justify="left", title_style="bold", header_style="dim", box=None
     )
     for column in ("", "likely", "low to high", "outcome"):
         table.add_column(column)
-    if plan.speed is not None and lines:
-        middle = sorted(line["tokens_per_second"] for line in lines)[len(lines) // 2]
-        band = f"{plan.speed.low:,.0f} to {plan.speed.high:,.0f}"
-        table.add_row("tokens/s", f"{plan.speed.likely:,.0f}", band, f"{middle:,.0f}")
-    if ends and ends[-1].get("peak_memory_bytes"):
-        table.add_row("memory", units.size(plan.memory.total), "", units.size(ends[-1]["peak_memory_bytes"]))
-    if plan.loss is not None and losses:
-        best = min(float(loss) for loss in losses)
-        table.add_row(
-            "best val loss",
-            f"{plan.loss.likely:.3f}",
-            f"{plan.loss.low:.3f} to {plan.loss.high:.3f}",
-            f"{best:.4f}",
-        )
+    for row in rows:
+        table.add_row(row.name, row.likely, row.band, row.came)
     if table.row_count:
         console.print(table)

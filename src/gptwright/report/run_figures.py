@@ -41,8 +41,8 @@ def figures_of(reading: Reading, forecast: RunForecast | None) -> tuple[Figure, 
     """Every chart that the run's record carries, the loss first."""
     made = (
         loss_figure(reading, forecast),
-        _plain(reading, "learning-rate", "Learning rate", "learning rate", "learning_rate"),
-        _plain(reading, "grad-norm", "Gradient norm", "norm before clipping", "grad_norm"),
+        _plain(reading, "learning-rate", "Learning rate", axis="learning rate", column="learning_rate"),
+        _plain(reading, "grad-norm", "Gradient norm", axis="norm before clipping", column="grad_norm"),
         speed_figure(reading),
         mfu_figure(reading),
     )
@@ -128,23 +128,28 @@ def _timed(
     )
 
 
-def _plain(reading: Reading, name: str, title: str, axis: str, column: str) -> Figure | None:
-    """A printed column as it is."""
+def column_of(reading: Reading, column: str) -> tuple[Integers, Floats] | None:
+    """A printed column of the training lines by step, where lines have it; None where none does."""
     train = reading.train
     if train is None:
         return None
     value: Floats = getattr(train, column)
     known = np.flatnonzero(np.isfinite(value))
     rows = known[one_a_step(train.step[known])]
-    if not len(rows):
+    return (train.step[rows], value[rows]) if len(rows) else None
+
+
+def _plain(reading: Reading, name: str, title: str, *, axis: str, column: str) -> Figure | None:
+    """A printed column as it is."""
+    found, train = column_of(reading, column), reading.train
+    if found is None or train is None:
         return None
-    step, thinned = thin(train.step[rows], value[rows])
-    curve = Curve(
-        label=title.lower(), shape=Shape.LINE, step=step, value=thinned, origin=lines_of(train.line[rows])
-    )
-    shown = value[rows]
+    step, value = found
+    at, thinned = thin(step, value)
+    origin = f"printed on {len(step):,} of {lines_of(train.line)}"
+    curve = Curve(label=title.lower(), shape=Shape.LINE, step=at, value=thinned, origin=origin)
     summary = (
-        f"From {shown[0]:.3g} at step {train.step[rows[0]]:,} to {shown[-1]:.3g} at step"
-        f" {train.step[rows[-1]]:,}; highest {shown.max():.3g}."
+        f"From {value[0]:.3g} at step {step[0]:,} to {value[-1]:.3g} at step {step[-1]:,};"
+        f" highest {value.max():.3g}."
     )
     return Figure(id=name, title=title, unit="", axis_label=axis, curves=(curve,), summary=summary)

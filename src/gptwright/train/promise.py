@@ -1,7 +1,6 @@
 """What the plan promises of a run that is about to start, and what the process measures of it at the end."""
 
 import sys
-from typing import Any
 
 import psutil
 import torch
@@ -21,22 +20,6 @@ def promise_of(loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact) ->
         "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
     }
     return make_plan(loaded.config, facts, sources=loaded.sources)
-
-
-def promise_document(plan: Plan) -> dict[str, Any]:
-    """The promise as a run keeps it: low, likely, high in SI units; None where nothing is promised."""
-    return {
-        "tokens_per_second": _band(
-            (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed else None
-        ),
-        "seconds": _band(plan.seconds),
-        "peak_memory_bytes": plan.memory.total,
-        "val_loss": _band((plan.loss.low, plan.loss.likely, plan.loss.high) if plan.loss else None),
-    }
-
-
-def _band(values: tuple[float, float, float] | None) -> dict[str, float] | None:
-    return dict(zip(("low", "likely", "high"), values, strict=True)) if values is not None else None
 
 
 def peak_memory_bytes(device: Device) -> int | None:

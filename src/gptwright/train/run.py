@@ -20,12 +20,12 @@ from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import CheckpointError, RunError
 from gptwright.files import replace_bytes, replace_text
+from gptwright.plan.promise import promise_document
 from gptwright.record.log_text import append_log, log_text
 from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
 from gptwright.train.loop import Listener, Outcome, Trainer
-from gptwright.train.promise import promise_document
 from gptwright.train.session import Session, build_session, tokenizer_of
 from gptwright.train.stop import stop_on_signals
 

@@ -13,7 +13,7 @@ from typing import Any
 from gptwright.facts import Value
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header
+from gptwright.record.readers.headers import Header, Said
 from gptwright.record.readers.nanogpt import HEADERS, TRAIN
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns, Shape, same_decimals
@@ -33,6 +33,8 @@ TRAIN_ROW = Columns(
 )
 EVAL_FIELDS = ("step", "train_loss", "val_loss", "train_loss_standard_error", "val_loss_standard_error")
 EVAL_ROW = Columns("eval", "step", "train_loss", "val_loss", "train_standard_error", "val_standard_error")
+# No machine has an exabyte.
+MOST_MEMORY = 2**60
 # Names of the start record → names of the header.
 START = {
     "tokens_per_step": "tokens_per_step",
@@ -70,6 +72,7 @@ def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
         case "resume":
             build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
         case "end":
+            _end(build, record, line)
             if record.get("state") == "failed":
                 build.event(EventKind.ERROR, line, f"failed: {record.get('reason')}")
         case _:
@@ -88,6 +91,12 @@ def _start(build: Builder, record: dict[str, Any], line: int) -> None:
             build.setting(name.removeprefix("settings."), value, line)
         else:
             build.fact(name, value, line)
+
+
+def _end(build: Builder, record: dict[str, Any], line: int) -> None:
+    peak = record.get("peak_memory_bytes")
+    if isinstance(peak, int) and not isinstance(peak, bool) and 0 < peak < MOST_MEMORY:
+        build.said(Said("peak_memory_bytes", peak), line)
 
 
 def _row(

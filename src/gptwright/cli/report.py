@@ -1,0 +1,48 @@
+"""`gptwright report`."""
+
+from pathlib import Path
+
+import click
+
+from gptwright.cli.facts import fact_options, stated_facts
+from gptwright.errors import ConfigError
+
+
+@click.command(
+    help="""Make one HTML page of a run, or of several side by side: findings, curves, settings.
+
+    RUN is as for diagnose: a run folder, or any trainer's folder or log. The page needs nothing beside it and
+    loads nothing: it can be mailed and opens offline. Facts that are given as options hold for every run.
+    """
+)
+@click.argument("runs", nargs=-1, metavar="RUN...")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file to write.  [default: report.html in the folder of the only run, else here]",
+)
+@click.option(
+    "--plots", type=click.Path(path_type=Path), help="Also write every plot as SVG and PNG to a folder."
+)
+@fact_options
+def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts: str | None) -> None:
+    """Writes the report."""
+    from gptwright.files import replace_text
+    from gptwright.record.open_run import open_run
+    from gptwright.report.material import gather
+    from gptwright.report.page import report_page
+
+    if not runs:
+        raise ConfigError(
+            "report needs a run", fix="gptwright report FOLDER, or a log file, or - for standard input"
+        )
+    materials = [gather(open_run(run, stated_facts(facts))) for run in runs]
+    path = out or default_path(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, report_page(materials))
+    click.echo(f"wrote {path}")
+
+
+def default_path(runs: tuple[str, ...]) -> Path:
+    """report.html inside the only run's folder, else in the working directory."""
+    return Path(runs[0]) / "report.html" if len(runs) == 1 and Path(runs[0]).is_dir() else Path("report.html")

@@ -1,0 +1,237 @@
+"""The report: one HTML file that opens offline, in any browser, years later.
+
+Style, script and data are in the file, and its Content-Security-Policy forbids everything else: no request
+leaves it, and only the script whose hash the policy names may run. It holds no time and no machine of its
+own, so that making it again from the same record gives the same bytes.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from gptwright import __version__
+from gptwright.diagnose.compare import compare
+from gptwright.report.assets import STYLE, asset, chart_script
+from gptwright.report.comparison_page import comparison_figures, comparison_sections, shared_axes
+from gptwright.report.figures import Axis, Figure
+from gptwright.report.findings import verdict_of
+from gptwright.report.html import Html, joined, tag
+from gptwright.report.material import Material
+from gptwright.report.run_figures import axes_of, figures_of
+from gptwright.report.sections import (
+    findings_section,
+    numbers_section,
+    outlook_section,
+    promise_section,
+    record_section,
+    samples_section,
+)
+from gptwright.report.settings_section import settings_section
+
+AXIS_NAMES = {"steps": "steps", "tokens": "tokens", "hours": "hours", "flops": "FLOPs"}
+Section = tuple[str, str, Html | None]
+
+
+def report_page(materials: Sequence[Material]) -> str:
+    """The page of one run, or of several beside each other.
+
+    Args:
+        materials: one run, or the run that the others are compared with and these.
+    """
+    return _page_of_run(materials[0]) if len(materials) == 1 else _page_of_comparison(materials)
+
+
+def _page_of_run(material: Material) -> str:
+    reading, diagnosis = material.reading, material.diagnosis
+    figures = figures_of(reading, material.forecast)
+    axes = [list(axes_of(reading))]
+    return _document(
+        title=material.name,
+        eyebrow=f"gptwright report · {reading.evidence.path}",
+        verdict=verdict_of(diagnosis.findings),
+        sections=[
+            ("numbers", "In numbers", numbers_section(reading)),
+            ("findings", "What they say", findings_section(diagnosis.findings, diagnosis.unknown)),
+            ("curves", "Curves", charts_section(figures, axes)),
+            ("outlook", "Where it is heading", outlook_section(material)),
+            ("promise", "Promise and outcome", promise_section(material)),
+            ("samples", "Samples", samples_section(material.samples)),
+            ("settings", "Settings", settings_section(material)),
+            ("record", "The record", record_section(material)),
+        ],
+        data=page_data(figures, [material.name], axes),
+    )
+
+
+def _page_of_comparison(materials: Sequence[Material]) -> str:
+    first, *others = materials
+    comparisons = [compare(first.reading, other.reading) for other in others]
+    figures = comparison_figures(materials)
+    axes = shared_axes(materials)
+    verdicts = [finding.message for comparison in comparisons for finding in comparison.findings]
+    return _document(
+        title=" against ".join(material.name for material in materials),
+        eyebrow="gptwright report · comparison",
+        verdict=" ".join(verdicts),
+        sections=[
+            *comparison_sections(materials, comparisons),
+            ("curves", "Curves", charts_section(figures, axes)),
+            *[
+                (
+                    f"run-{at}",
+                    material.name,
+                    tag(
+                        "div",
+                        tag("p", verdict_of(material.diagnosis.findings), class_="verdict"),
+                        numbers_section(material.reading),
+                        findings_section(material.diagnosis.findings, material.diagnosis.unknown),
+                        class_="tables",
+                    ),
+                )
+                for at, material in enumerate(materials)
+            ],
+        ],
+        data=page_data(figures, [material.name for material in materials], axes),
+    )
+
+
+def page_data(
+    figures: Sequence[Figure], names: Sequence[str], axes: Sequence[Sequence[Axis]]
+) -> dict[str, Any]:
+    """What the script draws."""
+    return {
+        "runs": [
+            {"name": name, "axes": [axis.document() for axis in of_run]}
+            for name, of_run in zip(names, axes, strict=True)
+        ],
+        "figures": [figure.document() for figure in figures],
+    }
+
+
+def charts_section(figures: Sequence[Figure], axes: Sequence[Sequence[Axis]]) -> Html | None:
+    """All charts under one choice of the horizontal axis; the first is the widest."""
+    if not figures:
+        return tag("p", "The record holds no series to draw.")
+    names = [axis.name for axis in axes[0] if all(axis.name in {a.name for a in run} for run in axes)]
+    return tag(
+        "div",
+        _axis_choice(names) if len(names) > 1 else None,
+        tag(
+            "div",
+            [figure_element(figure, wide=at == 0) for at, figure in enumerate(figures)],
+            class_="charts",
+        ),
+        _axis_origins(axes[0]) if len(axes) == 1 else None,
+    )
+
+
+def figure_element(figure: Figure, *, wide: bool) -> Html:
+    """The place of one chart: title, summary, drawing, data table, and where the curves come from."""
+    return tag(
+        "figure",
+        tag(
+            "figcaption",
+            tag("span", figure.title, class_="title"),
+            tag("p", f"{figure.summary} {figure.note}".strip(), class_="summary"),
+        ),
+        tag(
+            "div",
+            tag("noscript", "The chart needs JavaScript; its summary is above."),
+            id=f"plot-{figure.id}",
+        ),
+        tag("details", tag("summary", f"Data: {figure.title}"), id=f"table-{figure.id}"),
+        tag(
+            "details",
+            tag("summary", f"Where it comes from: {figure.title}"),
+            tag("ul", [tag("li", f"{c.label}: {c.origin}") for c in figure.curves], class_="evidence"),
+        ),
+        class_="card wide" if wide else "card",
+    )
+
+
+def _axis_choice(names: Sequence[str]) -> Html:
+    choices = [
+        tag(
+            "label",
+            tag("input", type="radio", name="axis", value=name, checked=name == "steps"),
+            tag("span", AXIS_NAMES[name]),
+        )
+        for name in names
+    ]
+    return tag("fieldset", tag("legend", "Along the horizontal axis:"), choices, class_="axes")
+
+
+def _axis_origins(axes: Sequence[Axis]) -> Html:
+    items = [tag("li", f"{AXIS_NAMES[axis.name]}: {axis.origin}") for axis in axes]
+    return tag("details", tag("summary", "What a step is worth"), tag("ul", items, class_="evidence"))
+
+
+def _document(
+    *, title: str, eyebrow: str, verdict: str, sections: Sequence[Section], data: dict[str, Any]
+) -> str:
+    there = [(name, heading, body) for name, heading, body in sections if body is not None]
+    style, script = asset(STYLE), chart_script() + asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        " img-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="generator", content=f"gptwright {__version__}"),
+        tag("title", f"{title} · gptwright"),
+        tag("style", Html(style)),
+    )
+    nav = tag(
+        "nav",
+        tag("ul", [tag("li", tag("a", heading, href=f"#{name}")) for name, heading, _ in there]),
+        aria_label="Parts of this report",
+    )
+    body = tag(
+        "body",
+        tag("a", "To the content", href="#content", class_="skip"),
+        tag(
+            "header",
+            tag("p", eyebrow, class_="eyebrow"),
+            tag("h1", title),
+            tag("p", verdict, class_="verdict"),
+            nav,
+        ),
+        tag(
+            "main",
+            [
+                tag(
+                    "section",
+                    tag("h2", heading, id=f"{name}-heading"),
+                    part,
+                    id=name,
+                    aria_labelledby=f"{name}-heading",
+                )
+                for name, heading, part in there
+            ],
+            id="content",
+        ),
+        tag(
+            "footer",
+            tag("p", f"Made by gptwright {__version__} from the run's own record. Nothing is loaded."),
+        ),
+        tag("script", _embedded(data), type="application/json", id="data"),
+        tag("script", Html(script)),
+    )
+    return f"<!doctype html>\n{tag('html', joined([head, body]), lang='en')}\n"
+
+
+def _embedded(data: dict[str, Any]) -> Html:
+    """JSON that no text in it can end: HTML looks for `</script` and `<!--` before it looks for quotes."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Html(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
