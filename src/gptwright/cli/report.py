@@ -30,7 +30,8 @@ def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts
     from gptwright.files import replace_text
     from gptwright.record.open_run import open_run
     from gptwright.report.material import gather
-    from gptwright.report.page import report_page
+    from gptwright.report.page import page_figures, report_page
+    from gptwright.report.pictures import write_pictures
 
     if not runs:
         raise ConfigError(
@@ -41,6 +42,9 @@ def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, report_page(materials))
     click.echo(f"wrote {path}")
+    if plots is not None:
+        for picture in write_pictures(page_figures(materials), plots):
+            click.echo(f"wrote {picture}")
 
 
 def default_path(runs: tuple[str, ...]) -> Path:

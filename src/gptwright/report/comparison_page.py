@@ -111,7 +111,7 @@ def comparison_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
     for at, (name, material) in enumerate(zip(names, materials, strict=True)):
         trained = train_curves(material.reading, label=f"{name} · train", color=at % COLORS, run=at)
         loss += [
-            *trained[:1],
+            *[curve for curve in trained if curve.shape is Shape.LINE][:1],
             *val_curves(material.reading, label=f"{name} · validation", color=at % COLORS, run=at),
         ]
     marks = [mark for at, material in enumerate(materials) for mark in event_marks(material.reading, at)]

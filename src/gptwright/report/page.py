@@ -34,6 +34,13 @@ AXIS_NAMES = {"steps": "steps", "tokens": "tokens", "hours": "hours", "flops": "
 Section = tuple[str, str, Html | None]
 
 
+def page_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
+    """The charts of a page of these runs."""
+    if len(materials) == 1:
+        return figures_of(materials[0].reading, materials[0].forecast)
+    return comparison_figures(materials)
+
+
 def report_page(materials: Sequence[Material]) -> str:
     """The page of one run, or of several beside each other.
 
@@ -45,7 +52,7 @@ def report_page(materials: Sequence[Material]) -> str:
 
 def _page_of_run(material: Material) -> str:
     reading, diagnosis = material.reading, material.diagnosis
-    figures = figures_of(reading, material.forecast)
+    figures = page_figures([material])
     axes = [list(axes_of(reading))]
     return _document(
         title=material.name,
@@ -68,7 +75,7 @@ def _page_of_run(material: Material) -> str:
 def _page_of_comparison(materials: Sequence[Material]) -> str:
     first, *others = materials
     comparisons = [compare(first.reading, other.reading) for other in others]
-    figures = comparison_figures(materials)
+    figures = page_figures(materials)
     axes = shared_axes(materials)
     verdicts = [finding.message for comparison in comparisons for finding in comparison.findings]
     return _document(

@@ -265,10 +265,12 @@ def _rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
     known = np.flatnonzero(np.isfinite(train.learning_rate))
     rates = train.learning_rate[known]
     jumps = []
-    highest, falling = 0.0, False
-    for i in range(1, len(rates)):
-        highest = max(highest, float(rates[i - 1]))
-        falling = falling or rates[i - 1] < 0.98 * highest
+    begin, highest, falling = 0, 0.0, False
+    # Only a rise by the factor can be a jump, and a schedule has few of them.
+    for i in np.flatnonzero(rates[1:] > RATE_JUMP * rates[:-1]) + 1:
+        peaks = np.maximum.accumulate(np.append(highest, rates[begin:i]))
+        falling = falling or bool((rates[begin:i] < 0.98 * peaks[1:]).any())
+        begin, highest = int(i), float(peaks[-1])
         # 2 % of the highest rate: below it, a rise of any factor does nothing.
         if falling and rates[i] > RATE_JUMP * rates[i - 1] + 0.02 * highest:
             jumps.append((int(known[i - 1]), int(train.step[known[i]]), int(known[i])))

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gptwright.facts import Value
+from gptwright.record.arrays import Floats
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header, Said
 from gptwright.record.readers.nanogpt import HEADERS, TRAIN
-from gptwright.record.readers.reader import Reader
+from gptwright.record.readers.reader import Many, Reader
 from gptwright.record.readers.shapes import Columns, Shape, same_decimals
 
 FORMAT = LogFormat(
@@ -33,6 +34,8 @@ TRAIN_ROW = Columns(
 )
 EVAL_FIELDS = ("step", "train_loss", "val_loss", "train_loss_standard_error", "val_loss_standard_error")
 EVAL_ROW = Columns("eval", "step", "train_loss", "val_loss", "train_standard_error", "val_standard_error")
+# How `MetricsFile` begins a training line.
+TRAIN_LINES = re.compile(r'(?:\{"v": 1, "kind": "train", [^\n]*\n)++')
 # No machine has an exabyte.
 MOST_MEMORY = 2**60
 # Names of the start record → names of the header.
@@ -127,11 +130,24 @@ def _number(value: object) -> float:
     raise ValueError(f"{value!r} is no number")
 
 
+def _end_of_train_lines(text: str, begin: int) -> int:
+    found = TRAIN_LINES.match(text, begin)
+    return begin if found is None else found.end()
+
+
+def _train_rows(text: str) -> Floats | None:
+    # The decoder takes as long to load as a small log to read, and only our own logs need it.
+    from gptwright.record.readers.metrics_block import train_rows
+
+    return train_rows(text)
+
+
 METRICS = Reader(
     format=FORMAT,
     begins=re.compile(r"\{\"v\": \d+, \"kind\": \"(?:train|eval)\""),
     whole=re.compile(r"^\{.*\}$"),
     special=_records,
+    many=Many(end=_end_of_train_lines, rows=_train_rows, columns=TRAIN_ROW),
     signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume)\""), 1.0),),
 )
 LOG = Reader(

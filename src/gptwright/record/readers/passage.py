@@ -84,8 +84,16 @@ class Passage:
             number: the number of the first.
             torn: the last one has no end: a number at its end may be cut.
         """
-        begin = 0
+        begin = tried = 0
         while begin < len(text):
+            if begin >= tried and self.reader.many is not None:
+                tried = self.reader.many.end(text, begin)
+                rows = self.reader.many.rows(text[begin:tried]) if tried > begin and not self._width else None
+                if rows is not None:
+                    self._give_up()
+                    self.build.block(self.reader.many.columns, np.arange(number, number + len(rows)), rows)
+                    number, begin = number + len(rows), tried
+                    continue
             if self._hot is not None and (end := self._hot.form.end(text, begin)) > begin:
                 self._give_up()
                 count = text.count("\n", begin, end)

@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gptwright.record.arrays import Floats
 from gptwright.record.evidence import LogFormat
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
-from gptwright.record.readers.shapes import Shape
+from gptwright.record.readers.shapes import Columns, Shape
 from gptwright.record.readers.tables import Rows
 
 Taker = Callable[[str, int], bool]
@@ -29,6 +30,21 @@ STAMP = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Many:
+    """Reads runs of plain data lines at once.
+
+    Attributes:
+        end: where the run that begins at a place in a text ends; the place itself where there is none.
+        rows: the numbers of such lines, one row a line; None where one of them is not plain after all.
+        columns: what the numbers are.
+    """
+
+    end: Callable[[str, int], int]
+    rows: Callable[[str], Floats | None]
+    columns: Columns
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reader:
     """Knows one trainer's log.
@@ -41,6 +57,7 @@ class Reader:
         whole: a whole data line, for a reader without shapes.
         special: makes, for one log, what reads lines without fixed texts: text and number → taken or not.
         finish: what only the whole log tells; may return the format of a variant.
+        many: reads many plain data lines at once, for a reader without shapes.
         signs: further lines that speak for this trainer, each with its weight.
     """
 
@@ -50,6 +67,7 @@ class Reader:
     headers: tuple[Header, ...] = ()
     whole: re.Pattern[str] | None = None
     special: Callable[[Builder], Taker] | None = None
+    many: Many | None = None
     finish: Finish | None = None
     signs: tuple[tuple[re.Pattern[str], float], ...] = ()
 

@@ -8,6 +8,8 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
+// The share of a run in which the loss falls from ln(vocabulary).
+const START_SHARE = 0.03;
 const MARGIN = { top: 14, right: 16, bottom: 42, left: 58 };
 
 function svgElement(name, attributes, text) {
@@ -47,13 +49,22 @@ class Chart {
       button.addEventListener("click", () => this.setLog(axis, !this.log[axis]));
       this.toggles.append(button);
     }
+    // A first loss of ten hides what happens between three and four; it is out of the picture until asked for.
+    this.whole = false;
+    this.start = htmlElement("button", { type: "button", "aria-pressed": "false" }, "start too");
+    this.start.addEventListener("click", () => {
+      this.whole = !this.whole;
+      this.start.setAttribute("aria-pressed", String(this.whole));
+      this.draw();
+    });
+    this.toggles.append(this.start);
     this.reset = htmlElement("button", { type: "button", disabled: "" }, "whole run");
     this.reset.addEventListener("click", () => this.zoom(null));
     this.toggles.append(this.reset);
     this.svg = svgElement("svg", { class: "plot", tabindex: "0", role: "application", "aria-label": figure.title });
     this.svg.setAttribute("aria-roledescription", "chart");
     this.help = "Left and right arrows read values; plus and minus zoom; Escape shows the whole run.";
-    this.tip = htmlElement("div", { class: "tip", "aria-hidden": "true" });
+    this.tip = htmlElement("div", { class: "tip", "aria-hidden": "true", hidden: "" });
     this.spoken = htmlElement("div", { class: "spoken", role: "status" });
     this.stage = htmlElement("div", { class: "stage" });
     this.stage.append(this.svg, this.tip);
@@ -144,6 +155,16 @@ class Chart {
     return high > low ? [low, high] : [low, low + 1];
   }
 
+  // The vertical range: of everything in the window, or without the start where that takes most of the height.
+  heights(low, high) {
+    const all = verticalRange(this.drawn, this.log.y);
+    const late = low + START_SHARE * (high - low);
+    const rest = verticalRange(this.drawn, this.log.y, late);
+    const dominated = !this.window && !this.log.x && !this.log.y && rest[1] - rest[0] < 0.5 * (all[1] - all[0]);
+    this.start.hidden = !dominated;
+    return dominated && !this.whole ? rest : all;
+  }
+
   draw() {
     const width = Math.max(260, this.stage.clientWidth);
     const height = this.stage.clientHeight || 300;
@@ -155,7 +176,7 @@ class Chart {
       const xs = this.xsOf(curve);
       return { curve, xs, rows: rowsWithin(xs, safeLow, high) };
     });
-    const [bottom, top] = verticalRange(this.drawn, this.log.y);
+    const [bottom, top] = this.heights(safeLow, high);
     this.y = makeScale(bottom, top, height - MARGIN.bottom, MARGIN.top, this.log.y);
     this.size = { width, height };
     const inner = svgElement("svg", { x: MARGIN.left, y: MARGIN.top, width: width - MARGIN.left - MARGIN.right,
@@ -171,16 +192,16 @@ class Chart {
 }
 
 // From the lowest to the highest of what is in the window, with a little air.
-function verticalRange(drawn, log) {
+function verticalRange(drawn, log, from = -Infinity) {
   let [low, high] = [Infinity, -Infinity];
   const take = (value) => {
     if (value === null || (log && value <= 0)) return;
     if (value < low) low = value;
     if (value > high) high = value;
   };
-  for (const { curve, rows } of drawn) {
+  for (const { curve, xs, rows } of drawn) {
     const columns = curve.shape === "band" ? [curve.low, curve.high] : [curve.y, curve.low, curve.high];
-    for (const column of columns) if (column) for (let row = rows[0]; row < rows[1]; row++) take(column[row]);
+    for (const column of columns) if (column) for (let row = rows[0]; row < rows[1]; row++) if (xs[row] >= from) take(column[row]);
   }
   if (!(high >= low)) return log ? [1, 10] : [0, 1];
   if (low === high) return log ? [low / 2, high * 2] : [low - Math.abs(low || 1) * 0.1, high + Math.abs(high || 1) * 0.1];

@@ -1,0 +1,267 @@
+"""The report in a real browser: what is drawn, what leaves the page (nothing), who can use it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.conftest import SHARED, Answer
+from tests.report.conftest import Open, Opened
+
+Command = Callable[..., Answer]
+CASES = SHARED / "cases"
+
+
+def make(gptwright: Command, out: Path, *runs: Path) -> Path:
+    answer = gptwright("report", *map(str, runs), "--out", str(out))
+    assert answer.status == 0, answer.err
+    assert answer.out == f"wrote {out}\n"
+    return out
+
+
+def data_of(path: Path) -> dict[str, Any]:
+    text = path.read_text("utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert found is not None
+    document: dict[str, Any] = json.loads(found[1])
+    return document
+
+
+def assert_drawn(opened: Opened, path: Path) -> None:
+    """Every figure has all of its points, lines that go somewhere, and nothing was said or asked for."""
+    figures = data_of(path)["figures"]
+    assert opened.page.locator("svg.plot").count() == len(figures)
+    for figure in figures:
+        host = opened.page.locator(f"#plot-{figure['id']}")
+        points = sum(len(curve["x"]) for curve in figure["curves"])
+        assert points
+        assert host.locator("svg.plot").get_attribute("data-points") == str(points)
+        assert host.locator(".legend button").count() == len({c["label"] for c in figure["curves"]})
+        assert host.locator(".curve").count() == len(figure["curves"])
+        drawn = [path.get_attribute("d") for path in host.locator(".curve .line, .curve .area").all()]
+        assert any(shape and len(shape) > 8 for shape in drawn) or host.locator(".dot").count()
+        assert not any(shape and ("NaN" in shape or "undefined" in shape) for shape in drawn)
+        assert host.locator(".grid text").count() >= 4
+    assert opened.console == []
+    assert opened.requests == [path.as_uri()]
+
+
+def serious(page: Any) -> list[str]:
+    """What axe-core finds serious or critical; the page's policy lets nobody in, so it is put aside."""
+    found = Axe().run(page).response["violations"]
+    return [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] in ("serious", "critical")]
+
+
+@pytest.fixture(scope="session")
+def report(finished_run: Path) -> Path:
+    from gptwright.cli.main import run
+
+    assert run(["report", str(finished_run)]) == 0
+    return finished_run / "report.html"
+
+
+def test_a_finished_run_shows_everything_it_has(report: Path, open_page: Open) -> None:
+    opened = open_page(report)
+    assert_drawn(opened, report)
+    page = opened.page
+    assert page.title() == "first-words · gptwright"
+    headings = page.locator("h2").all_inner_texts()
+    assert [h for h in headings if h != "Where it is heading"] == [
+        "In numbers",
+        "What they say",
+        "Curves",
+        "Promise and outcome",
+        "Samples",
+        "Settings",
+        "The record",
+    ]
+    ids = [figure["id"] for figure in data_of(report)["figures"]]
+    assert ids == ["loss", "learning-rate", "grad-norm", "tokens-per-second", "mfu"]
+    labels = page.locator("#plot-loss .legend button").all_inner_texts()
+    assert {"validation", "train, evaluated"} <= set(labels)
+    assert page.locator("#plot-loss .bar").count() == 13
+    assert page.locator("#plot-loss .best").count() == 1
+    changed = page.locator("#settings table").first.inner_text()
+    assert "n_embd" in changed
+    assert "dropout" not in changed
+    assert "memory" in page.locator("#promise").inner_text()
+
+
+def test_the_same_record_gives_the_same_bytes(report: Path, finished_run: Path, gptwright: Command) -> None:
+    before = report.read_bytes()
+    report.unlink()
+    assert gptwright("report", str(finished_run)).status == 0
+    assert report.read_bytes() == before
+
+
+def test_nothing_can_leave_or_enter_the_page(report: Path, open_page: Open) -> None:
+    opened = open_page(report)
+    refused = opened.page.evaluate(
+        """async () => {
+          const script = document.createElement("script");
+          script.textContent = "window.entered = true";
+          document.body.append(script);
+          const left = await fetch("https://example.org/").then(() => true, () => false);
+          return [window.entered === undefined, left === false];
+        }"""
+    )
+    assert refused == [True, True]
+    assert all("Content Security Policy" in said or "Failed to fetch" in said for said in opened.console)
+
+
+def test_axes_scales_curves_and_zoom(report: Path, open_page: Open) -> None:
+    page = open_page(report).page
+    plot = page.locator("#plot-loss")
+    name = plot.locator(".grid .name").first
+    for axis, text in (("tokens", "tokens"), ("hours", "hours of training"), ("flops", "FLOPs")):
+        page.locator(f"input[value={axis}]").check()
+        assert name.inner_html() == text
+    page.locator("input[value=steps]").check()
+    before = plot.locator(".validation, .curve").last.inner_html()
+    plot.locator(".toggles button", has_text="log y").click()
+    assert plot.locator(".toggles button", has_text="log y").get_attribute("aria-pressed") == "true"
+    assert plot.locator(".curve").last.inner_html() != before
+    everything = int(plot.locator("svg.plot").get_attribute("data-points"))
+    toggle = plot.locator(".legend button", has_text="validation")
+    toggle.click()
+    assert toggle.get_attribute("aria-pressed") == "false"
+    assert int(plot.locator("svg.plot").get_attribute("data-points")) == everything - 13
+    box = plot.locator("svg.plot").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 120)
+    page.mouse.up()
+    zoomed = [
+        float(t) for t in plot.locator(".grid text[text-anchor=middle]:not(.name)").all_inner_texts() if t
+    ]
+    assert zoomed
+    assert 35 < min(zoomed) < max(zoomed) < 90
+    plot.locator(".toggles button", has_text="whole run").click()
+    assert plot.locator(".toggles button", has_text="whole run").is_hidden()
+
+
+def test_the_keyboard_reads_the_curve(report: Path, open_page: Open) -> None:
+    page = open_page(report).page
+    curves = data_of(report)["figures"][0]["curves"]
+    walked = next(curve for curve in curves if curve["shape"] == "dots")
+    page.locator("#plot-loss svg.plot").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    spoken = page.locator("#plot-loss .spoken").inner_text()
+    assert f"{walked['label']} {walked['y'][1]:.4f}" in spoken
+    assert f"optimizer steps {walked['x'][1]}" in spoken
+    page.keyboard.press("+")
+    assert page.locator("#plot-loss .toggles button", has_text="whole run").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#plot-loss .toggles button", has_text="whole run").is_hidden()
+
+
+def test_every_plot_is_a_table_too(report: Path, open_page: Open) -> None:
+    page = open_page(report).page
+    page.locator("#table-loss summary").click()
+    figure = data_of(report)["figures"][0]
+    rows = page.locator("#table-loss tbody tr")
+    assert rows.count() == sum(-(-len(c["x"]) // max(1, -(-len(c["x"]) // 100))) for c in figure["curves"])
+    shown = page.locator("#table-loss").inner_text()
+    validation = next(curve for curve in figure["curves"] if curve["label"] == "validation")
+    assert all(f"{value:.4f}" in shown for value in validation["y"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_serious_violation_at_any_width_and_in_the_dark(
+    report: Path, open_page: Open, width: int, scheme: str
+) -> None:
+    page = open_page(report, width=width, scheme=scheme).page
+    assert serious(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    lightness = sum(map(int, re.findall(r"\d+", paper)))
+    assert (lightness > 600) == (scheme == "light")
+
+
+def test_a_comparison_begins_with_what_differs(
+    finished_run: Path, slower_run: Path, tmp_path: Path, gptwright: Command, open_page: Open
+) -> None:
+    path = make(gptwright, tmp_path / "both.html", finished_run, slower_run)
+    opened = open_page(path)
+    assert_drawn(opened, path)
+    page = opened.page
+    assert page.locator("h2").all_inner_texts()[:2] == ["What is not held fixed", "Side by side"]
+    assert "learning_rate" in page.locator("#differences").inner_text()
+    assert page.locator("#runs tbody tr").count() == 2
+    labels = page.locator("#plot-loss .legend button").all_inner_texts()
+    assert any(label.startswith("a · first-words") for label in labels)
+    assert any(label.startswith("b · slower") for label in labels)
+    assert serious(page) == []
+
+
+@pytest.mark.slow
+def test_every_public_log_becomes_a_page(tmp_path: Path, gptwright: Command, open_page: Open) -> None:
+    """All trainers' logs of the shared cases: drawn whole, silent, and as wide as a phone."""
+    folders = sorted(path.parent for path in CASES.glob("*/log.txt"))
+    if not folders:
+        pytest.skip("needs ../shared/cases")
+    for folder in folders:
+        path = make(gptwright, tmp_path / f"{folder.name}.html", folder)
+        opened = open_page(path, width=390)
+        assert_drawn(opened, path)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == 390, folder.name
+        opened.page.context.close()
+
+
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=hacked=1>\"'</style></script>"
+
+
+def test_a_hostile_log_shows_as_text(tmp_path: Path, gptwright: Command, open_page: Open) -> None:
+    folder = tmp_path / "<img src=x onerror=hacked=1>"
+    (folder / "samples").mkdir(parents=True)
+    lines = [{"v": 1, "kind": "start", "step": 0, "device": HOSTILE, "dtype": HOSTILE, "tokens_per_step": 64}]
+    lines += [
+        {"v": 1, "kind": "train", "step": step, "loss": 4 - step / 100, "seconds": 0.1, "lr": 1e-3,
+         "tokens_per_second": 640.0, "mfu": 0.1, "grad_norm": 1.0}
+        for step in range(60)
+    ]  # fmt: skip
+    lines.append({"v": 1, "kind": "end", "step": 60, "state": "failed", "reason": HOSTILE})
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    fact = {"name": "dropout", "value": HOSTILE, "text": HOSTILE, "origin": HOSTILE, "reason": HOSTILE}
+    told = {"machine": {"device": HOSTILE, HOSTILE: HOSTILE}, "facts": [fact], "dataset": {"name": HOSTILE}}
+    (folder / "run.json").write_text(json.dumps(told))
+    (folder / "facts.toml").write_text(f"note = {json.dumps(HOSTILE)}\n")
+    (folder / "config.py").write_text(f"dataset = {HOSTILE!r}  # {HOSTILE}\nn_layer = 12\n")
+    (folder / "samples" / "step-00000060.txt").write_text(HOSTILE)
+    path = make(gptwright, tmp_path / "hostile.html", folder)
+    opened = open_page(path)
+    assert_drawn(opened, path)
+    assert opened.page.evaluate("window.hacked") is None
+    assert opened.page.locator("img").count() == 0
+    assert opened.page.locator("h1").inner_text() == folder.name
+    assert HOSTILE in opened.page.locator("#samples pre").inner_text()
+    assert HOSTILE in opened.page.locator("#record").inner_text()
+    assert HOSTILE in opened.page.locator("#settings").inner_text()
+    compared = make(gptwright, tmp_path / "two.html", folder, folder)
+    assert_drawn(open_page(compared), compared)
+
+
+def test_a_loss_that_is_no_number_is_a_gap_with_a_mark(
+    tmp_path: Path, gptwright: Command, open_page: Open
+) -> None:
+    losses = [f"{4 - step / 50:.4f}" if step < 60 else "nan" for step in range(80)]
+    lines = [f"iter {step}: loss {loss}, time 100.00ms, mfu 10.00%" for step, loss in enumerate(losses)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    path = make(gptwright, tmp_path / "gap.html", tmp_path / "log.txt")
+    page = open_page(path).page
+    assert page.locator("#plot-loss .marks text").all_inner_texts() == ["loss is no number"]
+    train = next(c for c in data_of(path)["figures"][0]["curves"] if c["shape"] == "line")
+    assert train["y"][59:] == [2.82, *[None] * 20]
+
+
+def test_without_a_run_it_says_what_to_type(gptwright: Command) -> None:
+    answer = gptwright("report")
+    assert answer.status == 2
+    assert "report needs a run" in answer.err
+    assert "gptwright report FOLDER" in answer.err
