@@ -3,19 +3,35 @@
 #   make test    install the rest and run the whole test suite
 #   make check   format, lint, types, import floors
 #   make format  rewrite the code as `make check` wants it
+#   make pictures  train the demo twice and take the pictures of README and docs from its reports
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test check format setup
+.PHONY: demo test check format setup chromium pictures
 
 demo: $(VENV)/.train
 	$(BIN)/gptwright demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest -n auto
+
+# The reports are tested in a real browser: Debian's, where this is Debian and root may install it.
+chromium:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+		else echo "no Chromium here: the tests in a browser will be skipped"; fi
+
+pictures: $(VENV)/.dev chromium
+	$(BIN)/gptwright demo --plain --out build/pictures
+	$(BIN)/gptwright train demo --plain --dataset=$$(echo build/pictures/*_char) \
+		--out_dir=build/pictures/a-third-of-the-rate --learning_rate=3e-4 --min_lr=3e-5
+	GPTWRIGHT_PICTURES=docs/pictures GPTWRIGHT_PICTURED=build/pictures/run-1:build/pictures/a-third-of-the-rate \
+		$(BIN)/python -m pytest -q tests/report/test_pictures_of_pages.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -16,7 +16,7 @@ SAMPLE_TOKENS = 400
 
 
 @click.command(
-    help="""The whole story in a few minutes on a laptop CPU: data, plan, training, a sample, the diagnosis.
+    help="""The whole story in a few minutes on a laptop CPU: data, plan, training, a sample, diagnosis, report.
 
     Trains on Tiny Shakespeare, by download or from --from FILE; without either, on the source code of the
     Python that runs this.
@@ -27,17 +27,17 @@ SAMPLE_TOKENS = 400
 @click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
 @json_option
 def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> None:
-    """Prepares, trains, samples and diagnoses, showing every step."""
+    """Prepares, trains, samples, diagnoses and reports, showing every step."""
     from rich.markup import escape
 
     from gptwright.cli.training import train_and_show
     from gptwright.config.load import load_config
-    from gptwright.diagnose.engine import diagnose
-    from gptwright.diagnose.reading import read_run
     from gptwright.record.open_run import open_run
     from gptwright.record.run import RunFolder
     from gptwright.report.diagnosis import show_diagnosis
     from gptwright.report.documents import diagnosis_document
+    from gptwright.report.material import gather
+    from gptwright.report.page import write_report
     from gptwright.report.terminal import console_for
     from gptwright.train.speak import Speaker
 
@@ -54,10 +54,14 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         console.out(text, highlight=False)
         console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)
         document["sample"] = text
-    diagnosis = diagnose(read_run(open_run(str(folder))))
+    material = gather(open_run(str(folder)))
     console.print()
-    show_diagnosis(console, diagnosis)
-    document["diagnosis"] = diagnosis_document(diagnosis)
+    show_diagnosis(console, material.diagnosis)
+    document["diagnosis"] = diagnosis_document(material.diagnosis)
+    report = RunFolder(folder).report_path
+    write_report(report, [material])
+    console.print(f"\nthe whole run as a page, for your browser: {escape(str(report))}", soft_wrap=True)
+    document["report"] = str(report)
     if as_json:
         print_json(document)
 

@@ -16,7 +16,7 @@ from gptwright import __version__
 from gptwright.errors import GptwrightError
 
 VERBS = {
-    "demo": "the whole story in a few minutes: data, plan, training, a sample, diagnosis",
+    "demo": "the whole story in a few minutes: data, plan, training, a sample, diagnosis, report",
     "env": "what this machine can do, with every choice and its reason",
     "prepare": "text, Parquet, JSONL, a repository or a named corpus to a token dataset",
     "inspect": "what a token dataset holds; --verify checks every byte",

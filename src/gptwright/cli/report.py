@@ -27,10 +27,9 @@ from gptwright.errors import ConfigError
 @fact_options
 def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts: str | None) -> None:
     """Writes the report."""
-    from gptwright.files import replace_text
     from gptwright.record.open_run import open_run
     from gptwright.report.material import gather
-    from gptwright.report.page import page_figures, report_page
+    from gptwright.report.page import page_figures, write_report
     from gptwright.report.pictures import write_pictures
 
     if not runs:
@@ -39,8 +38,7 @@ def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts
         )
     materials = [gather(open_run(run, stated_facts(facts))) for run in runs]
     path = out or default_path(runs)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, report_page(materials))
+    write_report(path, materials)
     click.echo(f"wrote {path}")
     if plots is not None:
         for picture in write_pictures(page_figures(materials), plots):
@@ -49,4 +47,7 @@ def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts
 
 def default_path(runs: tuple[str, ...]) -> Path:
     """report.html inside the only run's folder, else in the working directory."""
-    return Path(runs[0]) / "report.html" if len(runs) == 1 and Path(runs[0]).is_dir() else Path("report.html")
+    from gptwright.record.run import RunFolder
+
+    only = Path(runs[0])
+    return RunFolder(only).report_path if len(runs) == 1 and only.is_dir() else Path("report.html")

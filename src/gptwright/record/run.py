@@ -8,6 +8,7 @@
     checkpoints/      step-00000250/ …, and the pointers `last` and `best`
     evaluations/      the loss of every validation window, one .npy an evaluation
     samples/          text generated from the run
+    report.html       a view of all of this, made by `gptwright report`
 
 A folder is taken by writing `config.toml` into it; everything before that moment is not a run.
 """
@@ -45,6 +46,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.evaluations = path / "evaluations"
         self.samples = path / "samples"
+        self.report_path = path / "report.html"
 
     @classmethod
     def existing(cls, path: Path) -> "RunFolder":

@@ -9,10 +9,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gptwright import __version__
 from gptwright.diagnose.compare import compare
+from gptwright.files import replace_text
 from gptwright.report.assets import STYLE, asset, chart_script
 from gptwright.report.comparison_page import comparison_figures, comparison_sections, shared_axes
 from gptwright.report.figures import Axis, Figure
@@ -39,6 +41,12 @@ def page_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
     if len(materials) == 1:
         return figures_of(materials[0].reading, materials[0].forecast)
     return comparison_figures(materials)
+
+
+def write_report(path: Path, materials: Sequence[Material]) -> None:
+    """Writes the page of these runs in one step; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, report_page(materials))
 
 
 def report_page(materials: Sequence[Material]) -> str:

@@ -71,8 +71,9 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 def _draw(axes: "Axes", figure: Figure) -> None:
     for curve in figure.curves:
         _draw_curve(axes, curve)
+    last = max(float(curve.step[-1]) for curve in figure.curves)
     for mark in figure.marks:
-        _draw_mark(axes, mark)
+        _draw_mark(axes, mark, at_the_end=mark.step > 0.85 * last)
     axes.set_title(figure.title, loc="left", fontweight="bold", fontsize=11)
     axes.set_xlabel("optimizer steps")
     axes.set_ylabel(figure.axis_label)
@@ -109,7 +110,7 @@ def _draw_curve(axes: "Axes", curve: Curve) -> None:
         axes.vlines(curve.step, curve.low, curve.high, color=color, linewidth=1, alpha=0.75)
 
 
-def _draw_mark(axes: "Axes", mark: Mark) -> None:
+def _draw_mark(axes: "Axes", mark: Mark, *, at_the_end: bool) -> None:
     if mark.value is None:
         axes.axvline(mark.step, color="#5b636d", linestyle=":", linewidth=1)
         place, align = (mark.step, 1.0), ("data", "axes fraction")
@@ -117,7 +118,13 @@ def _draw_mark(axes: "Axes", mark: Mark) -> None:
         axes.plot([mark.step], [mark.value], "o", markersize=8, fillstyle="none", color="#1d2126")
         place, align = (mark.step, mark.value), ("data", "data")
     axes.annotate(
-        mark.text, place, xycoords=align, xytext=(0, 9), textcoords="offset points", ha="center", fontsize=9
+        mark.text,
+        place,
+        xycoords=align,
+        xytext=(0, 9),
+        textcoords="offset points",
+        ha="right" if at_the_end else "left",
+        fontsize=9,
     )
 
 
