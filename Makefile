@@ -20,7 +20,7 @@ test: $(VENV)/.dev chromium
 
 # The reports are tested in a real browser: Debian's, where this is Debian and root may install it.
 chromium:
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 				apt-get install -y -qq --no-install-recommends chromium >/dev/null; \

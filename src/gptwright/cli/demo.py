@@ -16,7 +16,7 @@ SAMPLE_TOKENS = 400
 
 
 @click.command(
-    help="""The whole story in a few minutes on a laptop CPU: data, plan, training, a sample, diagnosis, report.
+    help="""The whole story in a few minutes on a laptop CPU: data, plan, training, sample, diagnosis, report.
 
     Trains on Tiny Shakespeare, by download or from --from FILE; without either, on the source code of the
     Python that runs this.

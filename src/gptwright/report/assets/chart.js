@@ -220,7 +220,7 @@ function drawGrid(chart) {
     grid.append(svgElement("line", { x1: left, x2: right, y1: at, y2: at }),
       svgElement("text", { x: left - 8, y: at, dy: "0.32em", "text-anchor": "end" }, tickText(tick, figure.unit)));
   }
-  for (const tick of x.ticks(Math.max(2, (right - left) / 90))) {
+  for (const tick of x.ticks(Math.max(2, (right - left) / 72))) {
     const at = x.place(tick).toFixed(1);
     grid.append(svgElement("line", { x1: at, x2: at, y1: bottom, y2: bottom + 4, class: "tick" }),
       svgElement("text", { x: at, y: bottom + 17, "text-anchor": "middle" }, shortNumber(tick)));
