@@ -136,7 +136,7 @@ def test_axes_scales_curves_and_zoom(report: Path, open_page: Open) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 120)
     page.mouse.up()
     zoomed = [
-        float(t) for t in plot.locator(".grid text[text-anchor=middle]:not(.name)").all_inner_texts() if t
+        float(t) for t in plot.locator(".grid text[text-anchor=middle]:not(.name)").all_text_contents() if t
     ]
     assert zoomed
     assert 35 < min(zoomed) < max(zoomed) < 90
@@ -195,8 +195,8 @@ def test_a_comparison_begins_with_what_differs(
     assert "learning_rate" in page.locator("#differences").inner_text()
     assert page.locator("#runs tbody tr").count() == 2
     labels = page.locator("#plot-loss .legend button").all_inner_texts()
-    assert any(label.startswith("a · first-words") for label in labels)
-    assert any(label.startswith("b · slower") for label in labels)
+    assert any(label.startswith("first-words") for label in labels)
+    assert any(label.startswith("slower") for label in labels)
     assert serious(page) == []
 
 
@@ -255,7 +255,7 @@ def test_a_loss_that_is_no_number_is_a_gap_with_a_mark(
     (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
     path = make(gptwright, tmp_path / "gap.html", tmp_path / "log.txt")
     page = open_page(path).page
-    assert page.locator("#plot-loss .marks text").all_inner_texts() == ["loss is no number"]
+    assert page.locator("#plot-loss .marks text").all_text_contents() == ["loss is no number"]
     train = next(c for c in data_of(path)["figures"][0]["curves"] if c["shape"] == "line")
     assert train["y"][59:] == [2.82, *[None] * 20]
 

@@ -1,11 +1,14 @@
 """Several runs on one page: what is not held fixed, who is ahead, and their curves in one picture."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gptwright import units
 from gptwright.diagnose.compare import Comparison, Point
-from gptwright.diagnose.series import val_curve
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.series import Series, val_curve, val_loss
 from gptwright.facts import Value
+from gptwright.record.arrays import Floats, Integers
 from gptwright.report.curves import event_marks, train_curves, val_curves
 from gptwright.report.figures import Axis, Curve, Figure, Shape
 from gptwright.report.html import Html, table, tag
@@ -14,14 +17,17 @@ from gptwright.report.run_figures import axes_of, clean_rates, column_of
 from gptwright.report.thinning import thin
 
 COLORS = 8
-# Letters as the comparison's documents and the terminal call two runs.
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 Section = tuple[str, str, Html | None]
+Found = Callable[[Reading], tuple[Integers, Floats] | None]
 
 
 def names_of(materials: Sequence[Material]) -> list[str]:
-    """The runs' names, with a letter in front so that two of one name stay apart."""
-    return [f"{LETTERS[at % len(LETTERS)]} · {material.name}" for at, material in enumerate(materials)]
+    """The runs' names, where two are alike with a letter in front."""
+    names = [material.name for material in materials]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{LETTERS[at % len(LETTERS)]} · {name}" for at, name in enumerate(names)]
 
 
 def shared_axes(materials: Sequence[Material]) -> list[list[Axis]]:
@@ -30,13 +36,17 @@ def shared_axes(materials: Sequence[Material]) -> list[list[Axis]]:
 
 
 def comparison_sections(materials: Sequence[Material], comparisons: Sequence[Comparison]) -> list[Section]:
-    """Differences first, then the runs side by side, then the losses where they had used as much."""
+    """Differences first, then the runs side by side."""
     names = names_of(materials)
     return [
         ("differences", "What is not held fixed", _differences(names, comparisons)),
         ("runs", "Side by side", _runs(names, materials)),
-        ("points", "At equal cost", _points(names, comparisons)),
     ]
+
+
+def points_section(materials: Sequence[Material], comparisons: Sequence[Comparison]) -> Html | None:
+    """The losses where the runs had used as many tokens, hours or FLOPs."""
+    return _points(names_of(materials), comparisons)
 
 
 def _differences(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html:
@@ -83,7 +93,9 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
             if points:
                 rows = [(_beyond(p), [form(p.at), *_cells(p)]) for p in points]
                 columns = ["at", f"{names[0]} #", f"{name} #", "difference #", "± 1 s.e. #"]
-                parts.append(table(f"{title}: {names[0]} and {name}", columns, rows))
+                parts.append(
+                    table(f"{title}: {names[0]} and {name}", columns, rows, hint="Shaded: beyond the noise.")
+                )
     return tag("div", parts, class_="tables") if parts else None
 
 
@@ -106,76 +118,94 @@ def _text(value: Value) -> str:
 
 def comparison_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
     """Losses, learning rate, gradient norm and speed of all runs, one colour a run."""
-    names = names_of(materials)
-    loss: list[Curve] = []
-    for at, (name, material) in enumerate(zip(names, materials, strict=True)):
-        trained = train_curves(material.reading, label=f"{name} · train", color=at % COLORS, run=at)
-        loss += [
-            *[curve for curve in trained if curve.shape is Shape.LINE][:1],
-            *val_curves(material.reading, label=f"{name} · validation", color=at % COLORS, run=at),
-        ]
-    marks = [mark for at, material in enumerate(materials) for mark in event_marks(material.reading, at)]
-    summary = "; ".join(_best(name, material) for name, material in zip(names, materials, strict=True)) + "."
-    figures = [
-        Figure(
-            id="loss",
-            title="Loss",
-            unit="nats",
-            axis_label="loss, nats a token",
-            curves=tuple(loss),
-            marks=tuple(marks),
-            summary=summary,
-        )
-    ]
-    for id_, title, axis in (
-        ("learning-rate", "Learning rate", "learning_rate"),
-        ("grad-norm", "Gradient norm", "grad_norm"),
-    ):
-        curves = [
-            Curve(
-                label=name,
-                shape=Shape.LINE,
-                step=step,
-                value=value,
-                origin="as printed",
-                color=at % COLORS,
-                run=at,
-            )
-            for at, (name, material) in enumerate(zip(names, materials, strict=True))
-            if (found := column_of(material.reading, axis)) is not None
-            for step, value in [thin(*found)]
-        ]
-        figures.append(_overlaid(id_, title, "", title.lower(), curves))
-    speeds = [
-        Curve(
-            label=name,
-            shape=Shape.LINE,
-            step=step,
-            value=value,
-            origin="lines that time a step and nothing else",
-            color=at % COLORS,
-            run=at,
-        )
-        for at, (name, material) in enumerate(zip(names, materials, strict=True))
-        if (found := clean_rates(material.reading)) is not None
-        for step, value in [thin(*found)]
-    ]
-    figures.append(
-        _overlaid("tokens-per-second", "Speed, evaluations taken out", "tokens/s", "tokens/s", speeds)
+    columns: tuple[tuple[str, str, str, Found], ...] = (
+        ("learning-rate", "Learning rate", "", lambda reading: column_of(reading, "learning_rate")),
+        ("grad-norm", "Gradient norm", "", lambda reading: column_of(reading, "grad_norm")),
+        ("tokens-per-second", "Speed, evaluations taken out", "tokens/s", clean_rates),
     )
+    figures = [
+        _losses(materials),
+        _bits(materials),
+        *(_overlaid(name, title, unit, materials, found) for name, title, unit, found in columns),
+    ]
     return tuple(figure for figure in figures if figure.curves)
 
 
-def _overlaid(id_: str, title: str, unit: str, axis: str, curves: Sequence[Curve]) -> Figure:
-    ends = [f"{c.label} ends at {units.text(float(c.value[-1]), unit)}" for c in curves]
+def _losses(materials: Sequence[Material]) -> Figure:
+    """Validation in front, every training line faint behind it."""
+    names = names_of(materials)
+    behind: list[Curve] = []
+    front: list[Curve] = []
+    for at, (name, material) in enumerate(zip(names, materials, strict=True)):
+        trained = train_curves(material.reading, label=f"{name} · train", color=at % COLORS, run=at)
+        lines = [curve for curve in trained if curve.shape is Shape.LINE]
+        behind += [replace(curve, style="faint") for curve in lines[:1]]
+        val = val_loss(material.reading)
+        front += val_curves(material.reading, val, label=f"{name} · validation", color=at % COLORS, run=at)
+    marks = [mark for at, material in enumerate(materials) for mark in event_marks(material.reading, at)]
     return Figure(
-        id=id_, title=title, unit=unit, axis_label=axis, curves=tuple(curves), summary="; ".join(ends) + "."
+        id="loss",
+        title="Loss",
+        unit="nats",
+        axis_label="loss, nats a token",
+        curves=(*behind, *front),
+        marks=tuple(marks),
+        summary=_bests(names, [val_loss(material.reading) for material in materials]),
     )
 
 
-def _best(name: str, material: Material) -> str:
-    val = val_curve(material.reading)
-    if not len(val):
-        return f"{name} has no validation"
-    best = int(val.value.argmin())
-    return f"{name} is best at step {val.step[best]:,} with {val.value[best]:.4f}"
+def _bits(materials: Sequence[Material]) -> Figure:
+    """Validation of those whose trainers print only bits a byte."""
+    names = names_of(materials)
+    series = [val_curve(material.reading) for material in materials]
+    curves = [
+        curve
+        for at, (name, material, val) in enumerate(zip(names, materials, series, strict=True))
+        if val.name == "val_bpb"
+        for curve in val_curves(material.reading, val, label=name, color=at % COLORS, run=at)
+    ]
+    return Figure(
+        id="bits-per-byte",
+        title="Validation, bits a byte",
+        unit="nats",
+        axis_label="bits a byte",
+        curves=tuple(curves),
+        summary=_bests(names, series),
+    )
+
+
+def _overlaid(name: str, title: str, unit: str, materials: Sequence[Material], found: Found) -> Figure:
+    curves = [
+        Curve(
+            label=label,
+            shape=Shape.LINE,
+            step=step,
+            value=value,
+            origin=f"{title.lower()}, by the lines of its log",
+            color=at % COLORS,
+            run=at,
+        )
+        for at, (label, material) in enumerate(zip(names_of(materials), materials, strict=True))
+        if (series := found(material.reading)) is not None
+        for step, value in [thin(*series)]
+    ]
+    ends = [f"{curve.label} ends at {units.text(float(curve.value[-1]), unit)}" for curve in curves]
+    return Figure(
+        id=name,
+        title=title,
+        unit=unit,
+        axis_label=unit or title.lower(),
+        curves=tuple(curves),
+        summary="; ".join(ends) + ".",
+    )
+
+
+def _bests(names: Sequence[str], series: Sequence[Series]) -> str:
+    parts = []
+    for name, val in zip(names, series, strict=True):
+        if len(val):
+            best = int(val.value.argmin())
+            parts.append(f"{name} is best at step {val.step[best]:,} with {val.value[best]:.4f}")
+        else:
+            parts.append(f"{name} has no validation")
+    return "; ".join(parts) + "."

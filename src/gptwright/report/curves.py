@@ -6,7 +6,6 @@ that the trainer printed as no number is a gap, with a mark where it began.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from gptwright.diagnose.evaluation import standard_error
 from gptwright.diagnose.forecast import RunForecast
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import reference_curve
-from gptwright.diagnose.series import Series, eval_train_loss, one_a_step, val_curve
+from gptwright.diagnose.series import Series, eval_train_loss, one_a_step, val_curve, val_loss
 from gptwright.record.arrays import Floats, Integers
 from gptwright.record.evidence import EventKind
 from gptwright.report.figures import Curve, Figure, Mark, Shape
-from gptwright.report.thinning import thin, trend_of
+from gptwright.report.thinning import MOST_BUCKETS, thin, trend_of
 
 TRAIN, VAL, OTHER, FORECAST, REFERENCE = 0, 1, 2, 3, 6
 # 1.96 standard errors on either side of an evaluation hold the split's own loss in 95 of 100.
@@ -39,16 +38,31 @@ def loss_figure(reading: Reading, forecast: RunForecast | None) -> Figure | None
     ]
     if not curves:
         return None
-    bits = val_curve(reading).name == "val_bpb"
     return Figure(
         id="loss",
         title="Loss",
         unit="nats",
-        axis_label="bits a byte (validation)" if bits else "loss, nats a token",
+        axis_label="loss, nats a token",
         curves=tuple(curves),
-        marks=(*best_mark(reading), *event_marks(reading)),
-        summary=_loss_summary(reading),
-        note=_loss_note(reading, curves),
+        marks=(*best_mark(val_loss(reading)), *event_marks(reading)),
+        summary=" ".join([*_train_summary(reading), *_val_summary(val_loss(reading))]),
+        note=_note(reading),
+    )
+
+
+def bits_figure(reading: Reading) -> Figure | None:
+    """Validation of a trainer that prints only bits a byte, which no axis shares with nats a token."""
+    val = val_curve(reading)
+    if val.name != "val_bpb" or not len(val):
+        return None
+    return Figure(
+        id="bits-per-byte",
+        title="Validation, bits a byte",
+        unit="nats",
+        axis_label="bits a byte",
+        curves=tuple(val_curves(reading, val)),
+        marks=best_mark(val),
+        summary=" ".join(_val_summary(val)),
     )
 
 
@@ -119,12 +133,13 @@ def evaluation_curves(reading: Reading) -> list[Curve]:
                 style="dashed",
             )
         )
-    return [*curves, *val_curves(reading)]
+    return [*curves, *val_curves(reading, val_loss(reading))]
 
 
-def val_curves(reading: Reading, *, label: str = "validation", color: int = VAL, run: int = 0) -> list[Curve]:
+def val_curves(
+    reading: Reading, val: Series, *, label: str = "validation", color: int = VAL, run: int = 0
+) -> list[Curve]:
     """Validation with 95 % error bars where its error is printed, or follows from the evaluation's design."""
-    val = val_curve(reading)
     if not len(val):
         return []
     errors = _errors(reading, val)
@@ -201,9 +216,8 @@ def forecast_curves(reading: Reading, forecast: RunForecast | None) -> list[Curv
     ]
 
 
-def best_mark(reading: Reading) -> tuple[Mark, ...]:
+def best_mark(val: Series) -> tuple[Mark, ...]:
     """The best evaluation."""
-    val = val_curve(reading)
     if not len(val):
         return ()
     best = int(val.value.argmin())
@@ -226,35 +240,33 @@ def event_marks(reading: Reading, run: int = 0) -> tuple[Mark, ...]:
     return tuple(marks[:MOST_MARKS])
 
 
-def _loss_summary(reading: Reading) -> str:
-    parts = []
-    train, val = reading.train, val_curve(reading)
-    if train is not None:
-        known = np.flatnonzero(np.isfinite(train.loss))
-        if len(known):
-            first, last = int(known[0]), int(known[-1])
-            parts.append(
-                f"The training loss goes from {train.loss[first]:.4f} at step {train.step[first]:,}"
-                f" to {train.loss[last]:.4f} at step {train.step[last]:,}."
-            )
-    if len(val):
-        best = int(val.value.argmin())
-        name = "validation" if val.name == "val_loss" else "validation, in bits a byte,"
-        parts.append(
-            f"The best {name} is {val.value[best]:.4f} at step {val.step[best]:,},"
-            f" the last {val.value[-1]:.4f} at step {val.step[-1]:,}."
-        )
-    return " ".join(parts)
-
-
-def _loss_note(reading: Reading, curves: Sequence[Curve]) -> str:
-    drawn = sum(len(curve.step) for curve in curves if curve.label.startswith("train"))
+def _train_summary(reading: Reading) -> list[str]:
     train = reading.train
-    if train is None or drawn >= len(train):
+    known = np.flatnonzero(np.isfinite(train.loss)) if train is not None else ()
+    if train is None or not len(known):
+        return []
+    first, last = int(known[0]), int(known[-1])
+    return [
+        f"The training loss goes from {train.loss[first]:.4f} at step {train.step[first]:,}"
+        f" to {train.loss[last]:.4f} at step {train.step[last]:,}."
+    ]
+
+
+def _val_summary(val: Series) -> list[str]:
+    if not len(val):
+        return []
+    best = int(val.value.argmin())
+    return [
+        f"The best validation is {val.value[best]:.4f} at step {val.step[best]:,},"
+        f" the last {val.value[-1]:.4f} at step {val.step[-1]:,}."
+    ]
+
+
+def _note(reading: Reading) -> str:
+    train = reading.train
+    if train is None or len(train) <= 2 * MOST_BUCKETS:
         return ""
-    return (
-        f"{len(train):,} lines are drawn by the lowest and the highest of each stretch, so no spike is lost."
-    )
+    return f"{len(train):,} lines are drawn by the lowest and highest of each stretch; no spike is lost."
 
 
 def lines_of(line: Integers) -> str:

@@ -16,7 +16,13 @@ from gptwright import __version__
 from gptwright.diagnose.compare import compare
 from gptwright.files import replace_text
 from gptwright.report.assets import STYLE, asset, chart_script
-from gptwright.report.comparison_page import comparison_figures, comparison_sections, shared_axes
+from gptwright.report.comparison_page import (
+    comparison_figures,
+    comparison_sections,
+    names_of,
+    points_section,
+    shared_axes,
+)
 from gptwright.report.figures import Axis, Figure
 from gptwright.report.findings import verdict_of
 from gptwright.report.html import Html, joined, tag
@@ -83,32 +89,32 @@ def _page_of_run(material: Material) -> str:
 def _page_of_comparison(materials: Sequence[Material]) -> str:
     first, *others = materials
     comparisons = [compare(first.reading, other.reading) for other in others]
-    figures = page_figures(materials)
-    axes = shared_axes(materials)
+    names, figures, axes = names_of(materials), page_figures(materials), shared_axes(materials)
     verdicts = [finding.message for comparison in comparisons for finding in comparison.findings]
     return _document(
-        title=" against ".join(material.name for material in materials),
+        title=" against ".join(names),
         eyebrow="gptwright report · comparison",
         verdict=" ".join(verdicts),
         sections=[
             *comparison_sections(materials, comparisons),
             ("curves", "Curves", charts_section(figures, axes)),
+            ("points", "At equal cost", points_section(materials, comparisons)),
             *[
-                (
-                    f"run-{at}",
-                    material.name,
-                    tag(
-                        "div",
-                        tag("p", verdict_of(material.diagnosis.findings), class_="verdict"),
-                        numbers_section(material.reading),
-                        findings_section(material.diagnosis.findings, material.diagnosis.unknown),
-                        class_="tables",
-                    ),
-                )
-                for at, material in enumerate(materials)
+                (f"run-{at}", name, _run_in_short(material))
+                for at, (name, material) in enumerate(zip(names, materials, strict=True))
             ],
         ],
-        data=page_data(figures, [material.name for material in materials], axes),
+        data=page_data(figures, names, axes),
+    )
+
+
+def _run_in_short(material: Material) -> Html:
+    return tag(
+        "div",
+        tag("p", verdict_of(material.diagnosis.findings), class_="verdict"),
+        numbers_section(material.reading),
+        findings_section(material.diagnosis.findings, material.diagnosis.unknown),
+        class_="tables",
     )
 
 

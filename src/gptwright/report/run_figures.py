@@ -13,7 +13,7 @@ from gptwright.diagnose.series import one_a_step
 from gptwright.diagnose.timing import clean_lines, line_seconds
 from gptwright.facts import Fact
 from gptwright.record.arrays import Floats, Integers
-from gptwright.report.curves import lines_of, loss_figure
+from gptwright.report.curves import bits_figure, lines_of, loss_figure
 from gptwright.report.figures import Axis, Curve, Figure, Shape
 from gptwright.report.thinning import thin
 
@@ -41,6 +41,7 @@ def figures_of(reading: Reading, forecast: RunForecast | None) -> tuple[Figure, 
     """Every chart that the run's record carries, the loss first."""
     made = (
         loss_figure(reading, forecast),
+        bits_figure(reading),
         _plain(reading, "learning-rate", "Learning rate", axis="learning rate", column="learning_rate"),
         _plain(reading, "grad-norm", "Gradient norm", axis="norm before clipping", column="grad_norm"),
         speed_figure(reading),

@@ -67,9 +67,9 @@ function zoomBy(chart, factor) {
 function stepCursor(chart, rows) {
   const walked = chart.drawn.find((e) => e.curve.shape === "dots") || chart.drawn.find((e) => e.curve.shape === "line");
   if (!walked || !walked.xs.length) return;
-  const here = chart.cursor === null ? -Math.sign(rows) * Infinity : nearestRow(walked.xs, chart.cursor);
-  const first = chart.cursor === null ? (rows > 0 ? 0 : walked.xs.length - 1) : here + rows;
-  const row = Math.min(walked.xs.length - 1, Math.max(0, first));
+  const last = walked.xs.length - 1;
+  const here = chart.cursor === null ? (rows > 0 ? -1 : last + 1) : nearestRow(walked.xs, chart.cursor);
+  const row = Math.min(last, Math.max(0, here + rows));
   chart.cursor = walked.xs[row];
   const inside = chart.cursor >= chart.x.low && chart.cursor <= chart.x.high;
   if (!inside) chart.zoom(null);
