@@ -71,5 +71,5 @@ def test_a_million_steps(tmp_path: Path, gptwright: Callable[..., Answer], open_
     )
     assert zoomed < MOST_READY_MS
     print(
-        f"report {seconds:.2f} s, {size:,} bytes, ready after {ready} ms, all charts zoomed in {zoomed:.0f} ms"
+        f"report {seconds:.2f} s, {size:,} bytes, ready in {ready} ms, all charts zoomed in {zoomed:.0f} ms"
     )

@@ -22,8 +22,6 @@ from gptwright.report.thinning import MOST_BUCKETS, thin, trend_of
 TRAIN, VAL, OTHER, FORECAST, REFERENCE = 0, 1, 2, 3, 6
 # 1.96 standard errors on either side of an evaluation hold the split's own loss in 95 of 100.
 SURE = 1.96
-# A trend of fewer windows is more angular than the log itself.
-LEAST_FOR_A_LINE = 30
 # More marks than this hide the curve they stand on.
 MOST_MARKS = 12
 
@@ -80,15 +78,14 @@ def train_curves(reading: Reading, *, label: str = "train", color: int = TRAIN, 
     origin = f"{lines_of(train.line[rows])}: {what}, dropout on where there is one"
     at, thinned = thin(step, value)
     trend = trend_of(step, value)
-    behind = trend is not None and len(trend.step) >= LEAST_FOR_A_LINE
     each = Curve(
-        label=f"{label}, every line" if behind else label,
+        label=label if trend is None else f"{label}, every line",
         shape=Shape.LINE,
         step=at,
         value=thinned,
         origin=origin,
         color=color,
-        style="faint" if behind else "plain",
+        style="plain" if trend is None else "faint",
         run=run,
     )
     if trend is None:
@@ -114,7 +111,7 @@ def train_curves(reading: Reading, *, label: str = "train", color: int = TRAIN, 
         color=color,
         run=run,
     )
-    return [noise, each, middle] if behind else [noise, each]
+    return [noise, each, middle]
 
 
 def evaluation_curves(reading: Reading) -> list[Curve]:

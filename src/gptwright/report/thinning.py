@@ -14,9 +14,11 @@ from gptwright.record.arrays import Floats, Integers
 
 # Twice the pixels of a wide screen's chart, so that a zoom shows more than was seen before.
 MOST_BUCKETS = 1_000
-# A window of the trend: enough lines for a stable median and spread, few enough to follow a curve.
+# Windows of the trend; they overlap where the log is short.
 TREND_WINDOWS = 120
-LEAST_IN_WINDOW = 8
+# Nine lines have a stable median; a spread needs some forty to be within a tenth, and so does a trend.
+HALF_WINDOW, HALF_OF_SPREAD = 4, 20
+LEAST_LINES = 2 * HALF_OF_SPREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,16 @@ def trend_of(step: Integers, value: Floats) -> Trend | None:
     """
     good = np.isfinite(value)
     step, value = step[good], value[good]
-    windows = min(TREND_WINDOWS, len(value) // LEAST_IN_WINDOW)
-    if windows < 3:
+    if len(value) < LEAST_LINES:
         return None
+    windows = min(TREND_WINDOWS, len(value) // HALF_WINDOW)
+    half = max(HALF_WINDOW, len(value) // (2 * windows))
+    wide = max(half, HALF_OF_SPREAD)
     columns = []
-    for places, values in zip(np.array_split(step, windows), np.array_split(value, windows), strict=True):
-        noise = noise_of(values)
-        middle, spread = float(np.median(values)), noise.sd if noise is not None else 0.0
-        columns.append((float(np.median(places)), middle, middle - spread, middle + spread))
+    for center in np.linspace(half, len(value) - 1 - half, windows).astype(int):
+        middle = float(np.median(value[center - half : center + half + 1]))
+        noise = noise_of(value[max(0, center - wide) : center + wide + 1])
+        spread = noise.sd if noise is not None else 0.0
+        columns.append((float(step[center]), middle, middle - spread, middle + spread))
     at, middle_of, low, high = np.array(columns, dtype=np.float64).T
-    return Trend(at, middle_of, low, high, len(value) // windows)
+    return Trend(at, middle_of, low, high, 2 * half + 1)
