@@ -236,6 +236,9 @@ def test_the_demo_trains_on_tiny_shakespeare_from_a_file(tmp_path: Path, tinysha
     assert "the plan's promise" in shown
     assert document["diagnosis"]["run"]["parameters"] == 795_904
     assert "gptwright log" in shown
+    assert document["report"] == "gptwright-demo/run-1/report.html"
+    assert f"for your browser: {document['report']}" in shown
+    assert (tmp_path / document["report"]).read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_the_demo_needs_no_network_and_says_what_it_trains_on_instead(tmp_path: Path) -> None:
