@@ -227,6 +227,7 @@ def test_a_hostile_log_shows_as_text(tmp_path: Path, gptwright: Command, open_pa
         for step in range(60)
     ]  # fmt: skip
     lines.append({"v": 1, "kind": "end", "step": 60, "state": "failed", "reason": HOSTILE})
+    lines.append({"v": 1, "kind": "end", "step": 60, "state": "failed", "reason": "half a letter: \ud800"})
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     fact = {"name": "dropout", "value": HOSTILE, "text": HOSTILE, "origin": HOSTILE, "reason": HOSTILE}
     told = {"machine": {"device": HOSTILE, HOSTILE: HOSTILE}, "facts": [fact], "dataset": {"name": HOSTILE}}
