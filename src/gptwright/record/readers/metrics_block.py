@@ -18,7 +18,7 @@ from gptwright.record.arrays import Floats
 MOST_STEPS, LARGEST = 1e12, 1e300
 
 
-class TrainLine(msgspec.Struct):
+class TrainLine(msgspec.Struct, gc=False):
     """The fields of a row; null and absent are None."""
 
     step: float
