@@ -7,10 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gptwright.record.arrays import Floats
 from gptwright.report.figures import Curve, Figure, Mark, Shape
 from gptwright.report.pictures import write_pictures
 from tests.conftest import Answer
 from tests.simulator import simulate
+
+
+def floats(values: object) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
 
 STEP = np.arange(100)
 FIGURE = Figure(
@@ -19,14 +25,14 @@ FIGURE = Figure(
     unit="nats",
     axis_label="nats",
     curves=(
-        Curve(label="train", shape=Shape.LINE, step=STEP, value=9 / (STEP + 1), origin="here"),
+        Curve(label="train", shape=Shape.LINE, step=STEP, value=floats(9 / (STEP + 1)), origin="here"),
         Curve(
             label="noise",
             shape=Shape.BAND,
             step=STEP,
-            value=STEP * 0.0,
-            low=STEP - 1.0,
-            high=STEP + 1.0,
+            value=floats(STEP * 0),
+            low=floats(STEP - 1),
+            high=floats(STEP + 1),
             origin="here",
             color=1,
         ),

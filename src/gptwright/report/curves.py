@@ -239,8 +239,10 @@ def event_marks(reading: Reading, run: int = 0) -> tuple[Mark, ...]:
 
 def _train_summary(reading: Reading) -> list[str]:
     train = reading.train
-    known = np.flatnonzero(np.isfinite(train.loss)) if train is not None else ()
-    if train is None or not len(known):
+    if train is None:
+        return []
+    known = np.flatnonzero(np.isfinite(train.loss))
+    if not len(known):
         return []
     first, last = int(known[0]), int(known[-1])
     return [

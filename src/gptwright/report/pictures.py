@@ -6,7 +6,7 @@ Two runs give the same bytes: no date is written, and ids in the SVG are drawn f
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(cast("Any", STYLE)):
         for figure in figures:
             canvas = Canvas(figsize=(WIDTH, HEIGHT), dpi=DOTS_PER_INCH, layout="constrained")
             FigureCanvasAgg(canvas)
