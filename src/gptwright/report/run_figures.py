@@ -15,7 +15,7 @@ from gptwright.facts import Fact
 from gptwright.record.arrays import Floats, Integers
 from gptwright.report.curves import bits_figure, lines_of, loss_figure
 from gptwright.report.figures import Axis, Curve, Figure, Shape
-from gptwright.report.thinning import thin
+from gptwright.report.thinning import thin, trend_of
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -43,7 +43,9 @@ def figures_of(reading: Reading, forecast: RunForecast | None) -> tuple[Figure, 
         loss_figure(reading, forecast),
         bits_figure(reading),
         _plain(reading, "learning-rate", "Learning rate", axis="learning rate", column="learning_rate"),
-        _plain(reading, "grad-norm", "Gradient norm", axis="norm before clipping", column="grad_norm"),
+        _plain(
+            reading, "grad-norm", "Gradient norm", axis="norm before clipping", column="grad_norm", noisy=True
+        ),
         speed_figure(reading),
         mfu_figure(reading),
     )
@@ -140,17 +142,32 @@ def column_of(reading: Reading, column: str) -> tuple[Integers, Floats] | None:
     return (train.step[rows], value[rows]) if len(rows) else None
 
 
-def _plain(reading: Reading, name: str, title: str, *, axis: str, column: str) -> Figure | None:
-    """A printed column as it is."""
+def _plain(
+    reading: Reading, name: str, title: str, *, axis: str, column: str, noisy: bool = False
+) -> Figure | None:
+    """A printed column as it is; a noisy one of a long log with its trend in front."""
     found, train = column_of(reading, column), reading.train
     if found is None or train is None:
         return None
     step, value = found
     at, thinned = thin(step, value)
     origin = f"printed on {len(step):,} of {lines_of(train.line)}"
-    curve = Curve(label=title.lower(), shape=Shape.LINE, step=at, value=thinned, origin=origin)
+    trend = trend_of(step, value) if len(at) < len(step) and noisy else None
+    curves = [
+        Curve(
+            label=title.lower() if trend is None else f"{title.lower()}, every line",
+            shape=Shape.LINE,
+            step=at,
+            value=thinned,
+            origin=origin,
+            style="plain" if trend is None else "faint",
+        )
+    ]
+    if trend is not None:
+        how = f"median of {trend.rows} lines each"
+        curves.append(Curve(label="trend", shape=Shape.LINE, step=trend.step, value=trend.middle, origin=how))
     summary = (
         f"From {value[0]:.3g} at step {step[0]:,} to {value[-1]:.3g} at step {step[-1]:,};"
         f" highest {value.max():.3g}."
     )
-    return Figure(id=name, title=title, unit="", axis_label=axis, curves=(curve,), summary=summary)
+    return Figure(id=name, title=title, unit="", axis_label=axis, curves=tuple(curves), summary=summary)

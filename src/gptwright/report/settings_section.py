@@ -35,11 +35,13 @@ def settings_section(material: Material) -> Html | None:
     settings = list(_settings(material))
     if not settings:
         return None
-    changed = [(False, _cells(s)) for s in settings if s.changed]
+    preset = any(s.place.startswith("preset") for s in settings)
+    changed = [(preset and not s.place.startswith("preset"), _cells(s)) for s in settings if s.changed]
+    hint = "Shaded: set beside the preset." if any(beside for beside, _ in changed) else ""
     same = [(False, _cells(s)) for s in settings if not s.changed]
     return tag(
         "div",
-        table("What differs from the defaults", COLUMNS, changed)
+        table("What differs from the defaults", COLUMNS, changed, hint=hint)
         if changed
         else tag("p", "Every setting has its default."),
         tag(
