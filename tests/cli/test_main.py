@@ -84,7 +84,7 @@ def test_planning_needs_no_torch() -> None:
     assert json.loads(done.stdout)["parameters"]["nanogpt"] == 123_587_328
 
 
-def test_diagnosing_and_comparing_need_no_torch(tmp_path: Path) -> None:
+def test_diagnosing_comparing_and_reporting_need_no_torch(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         log = "number of parameters: 40.56M\nstep 0: train loss 10.8684, val loss 10.8727\n"
@@ -96,6 +96,9 @@ def test_diagnosing_and_comparing_need_no_torch(tmp_path: Path) -> None:
     assert json.loads(diagnosed.stdout)["run"]["parameters"] == 40_560_000
     compared = without_torch("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
     assert json.loads(compared.stdout)["schema"] == "gptwright.comparison/1"
+    reported = without_torch("report", str(tmp_path / "a"))
+    assert reported.returncode == 0, reported.stderr
+    assert (tmp_path / "a" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("arguments", [("train",), ("env",), ("sample", "somewhere")])
