@@ -263,6 +263,19 @@ def test_a_loss_that_is_no_number_is_a_gap_with_a_mark(
     assert train["y"][59:] == [2.82, *[None] * 20]
 
 
+def test_a_config_alone_has_findings_and_no_charts(
+    tmp_path: Path, gptwright: Command, open_page: Open
+) -> None:
+    (tmp_path / "config.py").write_text(
+        "n_layer = 12  # 125M\nn_embd = 384\nn_head = 12\nvocab_size = 50304\n"
+    )
+    path = make(gptwright, tmp_path / "plan.html", tmp_path / "config.py")
+    page = open_page(path).page
+    assert page.locator("svg.plot").count() == 0
+    assert "holds no series" in page.locator("#curves").inner_text()
+    assert "n_embd" in page.locator("#settings").inner_text()
+
+
 def test_without_a_run_it_says_what_to_type(gptwright: Command) -> None:
     answer = gptwright("report")
     assert answer.status == 2

@@ -18,6 +18,7 @@ from gptwright.report.thinning import thin
 
 COLORS = 8
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# A part of a page: its name in links, its heading, and what it holds; None leaves it out.
 Section = tuple[str, str, Html | None]
 Found = Callable[[Reading], tuple[Integers, Floats] | None]
 

@@ -17,13 +17,14 @@ from gptwright.diagnose.compare import compare
 from gptwright.files import replace_bytes
 from gptwright.report.assets import STYLE, asset, chart_script
 from gptwright.report.comparison_page import (
+    Section,
     comparison_figures,
     comparison_sections,
     names_of,
     points_section,
     shared_axes,
 )
-from gptwright.report.figures import Axis, Figure
+from gptwright.report.figures import Axis, Figure, common_axes
 from gptwright.report.findings import verdict_of
 from gptwright.report.html import Html, joined, tag
 from gptwright.report.material import Material
@@ -39,7 +40,6 @@ from gptwright.report.sections import (
 from gptwright.report.settings_section import settings_section
 
 AXIS_NAMES = {"steps": "steps", "tokens": "tokens", "hours": "hours", "flops": "FLOPs"}
-Section = tuple[str, str, Html | None]
 
 
 def page_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
@@ -136,7 +136,7 @@ def charts_section(figures: Sequence[Figure], axes: Sequence[Sequence[Axis]]) ->
     """All charts under one choice of the horizontal axis; the first is the widest."""
     if not figures:
         return tag("p", "The record holds no series to draw.")
-    names = [axis.name for axis in axes[0] if all(axis.name in {a.name for a in run} for run in axes)]
+    names = common_axes(axes)
     return tag(
         "div",
         _axis_choice(names) if len(names) > 1 else None,

@@ -32,7 +32,7 @@ def axes_of(reading: Reading) -> tuple[Axis, ...]:
         origin = f"{seconds.text} a step, evaluations left out: {seconds.reason}"
         axes.append(Axis("hours", seconds.number / SECONDS_AN_HOUR, origin))
     if speed.tokens_per_step is not None and flops is not None:
-        origin = f"{flops.text} a token (6N + 12·L·d·T) × {speed.tokens_per_step.text} tokens a step"
+        origin = f"{flops.text} a token ({flops.reason}) × {speed.tokens_per_step.text} tokens a step"
         axes.append(Axis("flops", flops.number * speed.tokens_per_step.number, origin))
     return tuple(axes)
 
