@@ -155,7 +155,7 @@ def test_the_keyboard_reads_the_curve(report: Path, open_page: Open) -> None:
     page.keyboard.press("ArrowRight")
     spoken = page.locator("#plot-loss .spoken").inner_text()
     assert f"{walked['label']} {walked['y'][1]:.4f}" in spoken
-    assert f"optimizer steps {walked['x'][1]}" in spoken
+    assert f"optimizer steps {walked['x'][1]:,}" in spoken
     page.keyboard.press("+")
     assert page.locator("#plot-loss .toggles button", has_text="whole run").is_visible()
     page.keyboard.press("Escape")

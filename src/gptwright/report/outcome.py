@@ -16,14 +16,14 @@ class Outcome:
         likely: as promised.
         band: low to high, as promised; empty where no band was.
         came: what it was.
-        inside: whether that lies in the band; None where no band was.
+        place: `inside`, `below` or `above` the band; empty where no band was.
     """
 
     name: str
     likely: str
     band: str
     came: str
-    inside: bool | None
+    place: str
 
 
 def outcomes(
@@ -48,7 +48,7 @@ def outcomes(
     if isinstance(speed, Mapping) and tokens_per_second is not None:
         rows.append(_banded("tokens/s", speed, tokens_per_second, "{:,.0f}", "{:,.0f}"))
     if isinstance(memory, int | float) and peak_memory_bytes:
-        rows.append(Outcome("memory", units.size(memory), "", units.size(peak_memory_bytes), None))
+        rows.append(Outcome("memory", units.size(memory), "", units.size(peak_memory_bytes), ""))
     if isinstance(loss, Mapping) and best_val_loss is not None:
         rows.append(_banded("best val loss", loss, best_val_loss, "{:.3f}", "{:.4f}"))
     return rows
@@ -60,5 +60,5 @@ def _banded(name: str, band: Mapping[str, float], came: float, form: str, came_f
         form.format(band["likely"]),
         f"{form.format(band['low'])} to {form.format(band['high'])}",
         came_form.format(came),
-        band["low"] <= came <= band["high"],
+        "below" if came < band["low"] else "above" if came > band["high"] else "inside",
     )

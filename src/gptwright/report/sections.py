@@ -159,12 +159,14 @@ def promise_section(material: Material) -> Html | None:
     )
     if not rows:
         return None
-    judged = {True: "yes", False: "no", None: "–"}
     return table(
         "What the plan promised before the first step, and what came of it",
-        ["quantity", "promised #", "low to high #", "came #", "inside #"],
+        ["quantity", "promised #", "low to high #", "came #", "of the band #"],
         [
-            (row.inside is False, [row.name, row.likely, row.band or "–", row.came, judged[row.inside]])
+            (
+                row.place in ("below", "above"),
+                [row.name, row.likely, row.band or "–", row.came, row.place or "–"],
+            )
             for row in rows
         ],
     )

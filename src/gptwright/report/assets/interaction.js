@@ -79,7 +79,7 @@ function stepCursor(chart, rows) {
 
 // What every curve says nearest to the cursor; a curve that ends far from it says nothing.
 function readings(chart) {
-  const lines = [{ name: AXES[chart.axis].label, text: shortNumber(chart.cursor, 6), color: null }];
+  const lines = [{ name: AXES[chart.axis].label, text: placeText(chart), color: null }];
   const pixel = chart.x.place(chart.cursor);
   for (const { curve, xs } of chart.drawn) {
     if (!xs.length) continue;
@@ -90,6 +90,11 @@ function readings(chart) {
       x: xs[row], y: curve.shape === "band" ? null : curve.y[row] });
   }
   return lines;
+}
+
+// A step is a whole number; what it is worth is not.
+function placeText(chart) {
+  return chart.axis === "steps" ? Math.round(chart.cursor).toLocaleString("en") : shortNumber(chart.cursor, 6);
 }
 
 function readingText(curve, row, unit) {
