@@ -15,7 +15,8 @@ def recipe_of(reading: Reading) -> str:
     """What the run's recipe is: the fast one of the speedruns, or GPT-2's with AdamW."""
     if reading.log is not None and reading.log.format.name == "modded-nanogpt":
         return "modern"
-    return ingredients.recipe_of(reading.settings.ingredients(), reading.settings.word("optimizer") or "adamw")
+    settings = reading.settings
+    return ingredients.recipe_of(settings.ingredients(), settings.word("optimizer") or "adamw")
 
 
 def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBand | None:
