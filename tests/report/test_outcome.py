@@ -20,5 +20,7 @@ def test_every_promise_that_has_an_outcome_is_a_row() -> None:
 
 
 def test_what_was_not_promised_or_did_not_come_is_left_out() -> None:
+    edited = {"tokens_per_second": {"low": 1}, "val_loss": 3, "peak_memory_bytes": "much"}
+    assert outcomes(edited, tokens_per_second=1.0, peak_memory_bytes=1.0, best_val_loss=1.0) == []
     assert outcomes({}, tokens_per_second=1.0, peak_memory_bytes=1.0, best_val_loss=1.0) == []
     assert outcomes(PROMISE, tokens_per_second=None, peak_memory_bytes=None, best_val_loss=None) == []

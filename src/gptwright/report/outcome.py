@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from gptwright import units
 
@@ -45,13 +45,20 @@ def outcomes(
     speed, loss, memory = (
         promise.get(name) for name in ("tokens_per_second", "val_loss", "peak_memory_bytes")
     )
-    if isinstance(speed, Mapping) and tokens_per_second is not None:
+    if _is_band(speed) and tokens_per_second is not None:
         rows.append(_banded("tokens/s", speed, tokens_per_second, "{:,.0f}", "{:,.0f}"))
     if isinstance(memory, int | float) and peak_memory_bytes:
         rows.append(Outcome("memory", units.size(memory), "", units.size(peak_memory_bytes), ""))
-    if isinstance(loss, Mapping) and best_val_loss is not None:
+    if _is_band(loss) and best_val_loss is not None:
         rows.append(_banded("best val loss", loss, best_val_loss, "{:.3f}", "{:.4f}"))
     return rows
+
+
+def _is_band(value: object) -> TypeGuard[Mapping[str, float]]:
+    """Whether a promise has its three numbers; run.json may have been edited."""
+    return isinstance(value, Mapping) and all(
+        isinstance(value.get(end), int | float) for end in ("low", "likely", "high")
+    )
 
 
 def _banded(name: str, band: Mapping[str, float], came: float, form: str, came_form: str) -> Outcome:

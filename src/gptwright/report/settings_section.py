@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gptwright.config.schema import TrainConfig
+from gptwright.config.schema import FIELDS
 from gptwright.facts import Fact
 from gptwright.report.html import Html, table, tag
 from gptwright.report.material import Material
@@ -61,25 +61,25 @@ def _cells(setting: Setting) -> list[str | Html]:
 
 def _settings(material: Material) -> Iterator[Setting]:
     """Of our own run those of run.json, which remember their source; else those of the config and the log."""
+    told = material.recorded.get("facts")
     recorded = {
         str(fact.get("name")): (str(fact.get("text")), fact.get("value"), str(fact.get("reason")))
-        for fact in material.recorded.get("facts") or ()
+        for fact in (told if isinstance(told, list) else ())
         if isinstance(fact, dict)
     }
-    fields = TrainConfig.model_fields
     if recorded:
-        for name in fields:
+        for name in FIELDS:
             if name in recorded:
                 text, value, place = recorded[name]
-                default = fields[name].default
+                default = FIELDS[name].default
                 yield Setting(name, text, _text(default), place, value != default)
         return
     evidence = material.reading.evidence
     echoed = evidence.log.settings if evidence.log is not None else {}
     given: dict[str, Fact] = {**echoed, **(evidence.config.settings if evidence.config is not None else {})}
     for name, fact in given.items():
-        known = name in fields
-        default = fields[name].default if known else None
+        known = name in FIELDS
+        default = FIELDS[name].default if known else None
         yield Setting(
             name, fact.text, _text(default) if known else "", fact.reason, not known or fact.value != default
         )
