@@ -37,7 +37,7 @@ class Chart {
     this.cursor = null;
     this.build(figure);
     this.update(figure);
-    new ResizeObserver(() => this.draw()).observe(this.stage);
+    new ResizeObserver(() => this.draw()).observe(this.svg);
     listenTo(this);
   }
 
@@ -167,7 +167,7 @@ class Chart {
 
   draw() {
     const width = Math.max(260, this.stage.clientWidth);
-    const height = this.stage.clientHeight || 300;
+    const height = this.svg.clientHeight || 300;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const [low, high] = this.window || this.extent();
     const safeLow = this.log.x && low <= 0 ? this.extent()[0] : low;
