@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gptwright.cli.main import VERBS
+from gptwright.config.load import preset_names
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -66,7 +67,7 @@ def test_help_of_train_lists_every_setting_with_its_default() -> None:
     text = without_torch("train", "--help").stdout
     assert "--n_layer VALUE" in text
     assert "number of blocks  [default: 12]" in text
-    assert "Presets: demo, gpt2-124m, shakespeare-char, shakespeare-char-cpu." in text
+    assert f"Presets: {', '.join(preset_names())}." in text
 
 
 def test_preparing_characters_needs_no_torch(tmp_path: Path) -> None:
