@@ -33,6 +33,12 @@ class TrainConfig(BaseModel):
     keep_checkpoints: Annotated[int, Field(ge=2)] = Field(
         2, description="newest checkpoints to keep, beside the best one"
     )
+    keep_hours: Annotated[float, Field(ge=0.0)] = Field(
+        0.0, description="keep one checkpoint for good every so many hours of training; 0: none"
+    )
+    async_checkpoints: bool | Literal["auto"] = Field(
+        "auto", description="write checkpoints beside the training; auto: where the device has its own memory"
+    )
     init_from: Literal["scratch", "resume"] = Field(
         "scratch", description="scratch: new weights; resume: go on from out_dir's last checkpoint"
     )
@@ -42,6 +48,9 @@ class TrainConfig(BaseModel):
         "openwebtext", description="token dataset: a folder, or a name under data/", min_length=1
     )
     batch_size: Positive = Field(12, description="micro-batch: sequences in one forward pass")
+    eval_batch_size: Positive | None = Field(
+        None, description="sequences in one forward pass of an evaluation; default: batch_size"
+    )
     gradient_accumulation_steps: Positive = Field(
         40, description="micro-batches whose gradients are averaged into one step"
     )
@@ -92,6 +101,35 @@ class TrainConfig(BaseModel):
         0.2, description="wsd: last share of lr_decay_iters spent cooling down"
     )
     min_lr: Annotated[float, Field(ge=0.0)] = Field(6e-5, description="learning rate at the end of the decay")
+
+    # guards
+    nonfinite: Literal["skip", "rollback", "stop"] = Field(
+        "skip",
+        description="a loss or gradient that is no number: skip the update (then roll back, then stop),"
+        " roll back at once, or stop at once",
+    )
+    skip_budget: Annotated[int, Field(ge=0)] = Field(
+        10, description="updates skipped within 1000 steps before the run is rolled back"
+    )
+    rollback_budget: Annotated[int, Field(ge=0)] = Field(
+        3,
+        description="rollbacks past a bad stretch of data before it stops; from the second at half the rate",
+    )
+    spike_z: Annotated[float, Field(ge=0.0)] = Field(
+        0.0,
+        description="skip an update whose gradient norm is so many deviations above the last 128; 0: never",
+    )
+    stuck_steps: Annotated[int, Field(ge=0)] = Field(
+        1000,
+        description="steps after warm-up by which the loss must beat token frequencies; 0: no check",
+    )
+    stall_seconds: Annotated[float, Field(ge=0.0)] = Field(
+        600.0, description="a step that takes longer is reported with all stacks; 0: no watchdog"
+    )
+    out_of_memory: Literal["shrink", "stop"] = Field(
+        "shrink",
+        description="shrink: halve the micro-batch and double the accumulation until a step fits; or stop",
+    )
 
     # machine
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps", min_length=1)

@@ -129,7 +129,7 @@ class ProgressScreen:
                 f" · {record['tokens_per_second']:,.0f} tok/s · MFU {units.percent(record['mfu'])}"
             )
             self.progress.update(self.task, numbers=numbers)
-        elif record["kind"] in ("eval", "resume"):
+        elif record["kind"] in ("eval", "resume", "guard"):
             for line in log_lines(record):
                 self.progress.console.out(line, highlight=False)
 
@@ -170,7 +170,9 @@ def _with_error(record: Record) -> str:
     value = _number(record["val_loss"], ".4f")
     error = record["val_loss_standard_error"]
     return (
-        value if error is None else f"{value} ± {error:.4f} (standard error, {record['val_windows']} windows)"
+        value
+        if error is None
+        else f"{value} ± {_number(error, '.4f')} (standard error, {record['val_windows']} windows)"
     )
 
 

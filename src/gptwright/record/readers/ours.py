@@ -69,6 +69,8 @@ def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
             return _row(build, EVAL_ROW, record, EVAL_FIELDS, line)
         case "resume":
             build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
+        case "guard":
+            build.event(EventKind.GUARD, line, f"{record.get('what')}: {record.get('text')}")
         case "end":
             if record.get("state") == "failed":
                 build.event(EventKind.ERROR, line, f"failed: {record.get('reason')}")
@@ -123,7 +125,7 @@ METRICS = Reader(
     begins=re.compile(r"\{\"v\": \d+, \"kind\": \"(?:train|eval)\""),
     whole=re.compile(r"^\{.*\}$"),
     special=_records,
-    signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume)\""), 1.0),),
+    signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume|guard)\""), 1.0),),
 )
 LOG = Reader(
     format=FORMAT,
