@@ -3,13 +3,14 @@
 #   make test    install the rest and run the whole test suite
 #   make check   format, lint, types, import floors
 #   make format  rewrite the code as `make check` wants it
+#   make torture 300 kills and everything else that can happen to a run (some minutes)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test check format setup
+.PHONY: demo test check format setup torture
 
 demo: $(VENV)/.train
 	$(BIN)/gptwright demo
@@ -28,6 +29,9 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 setup: $(VENV)/.dev
+
+torture: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.torture
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
