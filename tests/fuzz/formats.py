@@ -27,7 +27,7 @@ from gptwright.data.prepare import prepare
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import load_tokenizer
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw
+from gptwright.optim.optimizers import build_optimizer
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
@@ -255,7 +255,7 @@ class Checkpoint(Format):
         self.run.metrics_path.write_text('{"v": 1, "kind": "start"}\n{"v": 1, "kind": "train", "step": 3}\n')
         torch.manual_seed(0)
         self.model = GPT(ModelShape.of(self.config, 11))
-        self.optimizer = build_adamw(self.model, self.config, fused=True)
+        self.optimizer = build_optimizer(self.model, self.config, fused=True)
         self.scaler = torch.amp.GradScaler("cpu", enabled=False)
         self.model(torch.zeros((1, 8), dtype=torch.int64), torch.zeros((1, 8), dtype=torch.int64)).backward()
         self.optimizer.step()

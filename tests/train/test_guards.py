@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gptwright.config.load import load_config
-from gptwright.config.schema import TrainConfig
 from gptwright.errors import ConfigError, RunFailedError
+from gptwright.optim.optimizers import Optimizer
 from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.guards import NORM_WINDOW, Refused, UpdateGuard, Verdict, decide, step_unless
@@ -106,7 +106,8 @@ def test_a_bad_batch_is_skipped_and_leaves_no_trace(
 def test_a_skipped_update_is_as_if_the_optimizer_had_not_been_called(options: dict[str, str]) -> None:
     for fused in (True, False):
         parameter = torch.nn.Parameter(torch.ones(3))
-        optimizer = torch.optim.AdamW([parameter], lr=0.1, fused=fused)
+        groups = [{"params": [parameter], "kind": "adamw", "lr": 0.1, "lr_scale": 1.0, "weight_decay": 0.01}]
+        optimizer = Optimizer([group | {"betas": (0.9, 0.999), "eps": 1e-8} for group in groups], fused=fused)
         for refused in (False, True, False):
             parameter.grad = torch.full((3,), math.nan if refused else 1.0)
             step_unless(optimizer, torch.tensor(refused))
@@ -233,7 +234,7 @@ def test_a_float16_overflow_is_the_scalers_business_and_its_collapse_is_not(
     ],
 )
 def test_the_policy(policy: str, skipped_before: int, rollbacks: int, verdict: Verdict, action: str) -> None:
-    config = TrainConfig.model_validate({"nonfinite": policy})
+    config = load_config([], {"nonfinite": policy}).config
     state = TrainState(skipped=list(range(4000, 4000 + skipped_before)), rollbacks=rollbacks)
     assert decide(config, state, Refused(4500, verdict, math.nan, 1.0)) == action
     old = TrainState(skipped=list(range(skipped_before)), rollbacks=0)

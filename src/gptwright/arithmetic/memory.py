@@ -57,7 +57,7 @@ class TrainingMemory:
     Attributes:
         weights: the parameters.
         gradients: of the parameters, those under way and data-parallel buckets included.
-        optimizer: AdamW's two moments, and what an update makes beside them.
+        optimizer: its moments, two or with Muon one, and what an update makes beside them.
         weight_copies: 16-bit copies of matrices that autocast made and the backward pass needs.
         activations: of the blocks and norms, kept or made again, with gradients passing through them.
         logits: the head's output, its loss and their gradients.
@@ -93,6 +93,7 @@ def training_memory(
     data_parallel: bool = False,
     flash: bool = True,
     keeps_logits: bool = False,
+    optimizer: str = "adamw",
 ) -> TrainingMemory:
     """What one process needs at the largest moment of a training step, after the first.
 
@@ -108,6 +109,7 @@ def training_memory(
         data_parallel: whether `DistributedDataParallel` runs it.
         flash: False for attention written out, as nanoGPT's before torch 2.
         keeps_logits: the training loop holds the logits during backward, as nanoGPT's does; ours does not.
+        optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
     """
     step = Step(
         shape=shape,
@@ -122,13 +124,14 @@ def training_memory(
         data_parallel=data_parallel,
         flash=flash,
         keeps_logits=keeps_logits,
+        optimizer=optimizer,
     )
     peak = max(moments(step), key=lambda moment: moment.total + _overhead(step, moment))
     weights = FLOAT * step.counted.total
     return TrainingMemory(
         weights=weights,
         gradients=peak.gradients,
-        optimizer=2 * weights + peak.update,
+        optimizer=2 * weights - FLOAT * step.muon_parameters + peak.update,
         weight_copies=peak.weight_copies,
         activations=peak.activations,
         logits=peak.logits,
@@ -150,6 +153,7 @@ def largest_micro_batch(
     data_parallel: bool = False,
     flash: bool = True,
     keeps_logits: bool = False,
+    optimizer: str = "adamw",
 ) -> int:
     """The most sequences a forward pass may have within `budget_bytes`; 0 where not even one fits.
 
@@ -169,6 +173,7 @@ def largest_micro_batch(
             data_parallel=data_parallel,
             flash=flash,
             keeps_logits=keeps_logits,
+            optimizer=optimizer,
         )
         return needed.total <= budget_bytes
 

@@ -134,6 +134,7 @@ def make_plan(
         tokens_per_step=config.sequences_per_step * config.block_size,
         non_embedding=shape.count_parameters().non_embedding,
         lr_fraction=_last_rate(config),
+        recipe=config.recipe,
     )
     speed = speed or _speed(config, shape, device)
     return Plan(
@@ -180,6 +181,7 @@ def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Train
         accumulation=_per_device(config, device),
         device_kind=device.kind,
         data_parallel=device.count > 1,
+        optimizer=config.optimizer,
     )
 
 
@@ -197,6 +199,7 @@ def _fitting(
         accumulation=_per_device(config, device),
         device_kind=device.kind,
         data_parallel=device.count > 1,
+        optimizer=config.optimizer,
     )
     return memory.total <= budget, largest
 
@@ -216,6 +219,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
         family=device.family,
         device_count=device.count,
         power_watts=device.power_watts,
+        muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
     )
 
 

@@ -2,7 +2,7 @@
 
     checkpoints/step-00000250/
       model.safetensors      the weights, by nanoGPT's names, float32
-      optimizer.safetensors  AdamW's two moments of each
+      optimizer.safetensors  the moments of each: AdamW's two, or Muon's one
       state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
 
 Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
@@ -12,6 +12,7 @@ after that, so a crash at any moment leaves a whole one. Reading verifies every 
 
 import copy
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,15 +27,17 @@ from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file
+from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.seal import SCHEMA, TENSOR_FILES, file_identity, sealed, state_of, verified_payload
 from gptwright.train.state import TrainState
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
+# By the kind of a parameter's group.
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
-    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "seed", "sampling",
+    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "optimizer", "seed", "sampling",
 )  # fmt: skip
 
 
@@ -64,7 +67,7 @@ class LoadedCheckpoint:
 
 def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     """What must be the same on resume, the sequences of a step included."""
-    values = {name: getattr(config, name) for name in FIXED_SETTINGS}
+    values = {name: getattr(config, name) for name in FIXED_SETTINGS} | asdict(config.ingredients)
     return values | {"vocab_size": vocab_size, "sequences_per_step": config.sequences_per_step}
 
 
@@ -72,7 +75,7 @@ def take_snapshot(
     state: TrainState,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -98,10 +101,10 @@ def take_snapshot(
     """
     weights = {name: _taken(p.detach(), copied) for name, p in model.named_parameters()}
     moments = {
-        f"{name}.{moment}": _taken(optimizer.state[p][moment], copied)
+        f"{name}.{moment}": _taken(value, copied)
         for name, p in model.named_parameters()
-        for moment in MOMENTS
-        if p in optimizer.state
+        for moment, value in optimizer.state.get(p, {}).items()
+        if moment != "step"
     }
     payload = {
         "schema": SCHEMA,
@@ -148,7 +151,7 @@ def load_checkpoint(
     name: str,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -181,8 +184,7 @@ def load_checkpoint(
     load_weights(model, folder)
     moments = _tensors(folder / TENSOR_FILES[1])
     if moments:
-        names = {f"{name}.{moment}": p for name, p in model.named_parameters() for moment in MOMENTS}
-        _require_shapes(folder / TENSOR_FILES[1], moments, names)
+        _require_shapes(folder / TENSOR_FILES[1], moments, _moments_of(model, optimizer))
         _load_moments(model, optimizer, moments, payload["optimizer_step"])
     if payload["scaler"] and scaler.is_enabled():
         scaler.load_state_dict(payload["scaler"])
@@ -266,18 +268,28 @@ def _taken(tensor: Tensor, copied: bool) -> Tensor:
     return here.clone() if copied and here.data_ptr() == tensor.data_ptr() else here
 
 
-def _optimizer_step(optimizer: torch.optim.Optimizer) -> float:
+def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """What the optimizer keeps of each parameter, by the parameter's name and its own; its shape is the
+    parameter's."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[parameter]}.{moment}": parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        for moment in MOMENTS[group["kind"]]
+    }
+
+
+def _optimizer_step(optimizer: Optimizer) -> float:
     """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
     return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
 
 
-def _load_moments(
-    model: nn.Module, optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor], step: float
-) -> None:
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    order = [names[p] for group in optimizer.param_groups for p in group["params"]]
-    state = {
-        index: {"step": torch.tensor(step)} | {moment: moments[f"{name}.{moment}"] for moment in MOMENTS}
-        for index, name in enumerate(order)
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+def _load_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
+    kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for key, value in moments.items():
+        name, _, moment = key.rpartition(".")
+        kept[name][moment] = value
+    parameters = dict(model.named_parameters())
+    for name, values in kept.items():
+        optimizer.restore(parameters[name], values, step)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from gptwright.config.schema import TrainConfig
+from gptwright.optim.optimizers import Optimizer
 from gptwright.train.state import TrainState
 
 # Updates whose gradient norms a spike is measured against; their standard deviation is then known to 6 %.
@@ -141,18 +142,13 @@ class UpdateGuard:
         ]
 
 
-def step_unless(optimizer: torch.optim.Optimizer, refused: Tensor) -> None:
+def step_unless(optimizer: Optimizer, refused: Tensor) -> None:
     """Makes the optimizer's step unless `refused`, a bool on the device, is true.
 
-    Optimizers that say that they take `found_inf` (torch's fused ones) are not waited for; the others are,
-    once a step.
+    A fused AdamW takes the verdict as a tensor; Muon and what is not fused make the host wait once a step.
     """
-    if getattr(optimizer, "_step_supports_amp_scaling", False):
-        optimizer.found_inf = refused.float()  # type: ignore[attr-defined]
-        try:
-            optimizer.step()
-        finally:
-            del optimizer.found_inf  # type: ignore[attr-defined]
+    if optimizer.takes_found_inf:
+        optimizer.step(found_inf=refused.float())
     elif not bool(refused):
         optimizer.step()
 

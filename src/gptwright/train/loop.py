@@ -11,7 +11,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -19,8 +19,8 @@ from torch import Tensor
 from gptwright.arithmetic.flops import mfu
 from gptwright.errors import GptwrightError, RunFailedError
 from gptwright.hardware.probe import synchronize
-from gptwright.optim.optimizers import set_learning_rate
-from gptwright.optim.schedule import learning_rate
+from gptwright.optim.optimizers import set_learning_rate, set_momentum
+from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import fixed_settings, take_snapshot
@@ -156,6 +156,7 @@ class Trainer:
         step = self.state.step
         rate = learning_rate(self.config, step) * self.state.rate_scale
         set_learning_rate(self.session.optimizer, rate)
+        set_momentum(self.session.optimizer, muon_momentum(self.config, step))
         loss, grad_norm = self.fitting.attempt(step, lambda: self._update(step))
         self.losses.append(loss)
         logging = step % self.config.log_interval == 0
@@ -185,7 +186,7 @@ class Trainer:
                 micro_loss = micro_loss / config.gradient_accumulation_steps
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
-        session.scaler.unscale_(session.optimizer)
+        session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
         parameters = list(session.model.parameters())
         if config.grad_clip:
             grad_norm = torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)

@@ -10,6 +10,7 @@ memory model (`arithmetic.memory`) is compared with what the system allows.
 """
 
 import gc
+from dataclasses import replace
 
 import torch
 
@@ -47,13 +48,12 @@ def shrunk(config: TrainConfig) -> TrainConfig | None:
     if micro is None:
         return None
     pieces = config.batch_size // micro
-    return config.model_copy(
-        update={
-            "batch_size": micro,
-            "gradient_accumulation_steps": config.gradient_accumulation_steps * pieces,
-            "eval_iters": config.eval_iters * pieces,
-            "eval_batch_size": min(config.eval_batch_size or config.batch_size, micro),
-        }
+    return replace(
+        config,
+        batch_size=micro,
+        gradient_accumulation_steps=config.gradient_accumulation_steps * pieces,
+        eval_iters=config.eval_iters * pieces,
+        eval_batch_size=min(config.eval_batch_size or config.batch_size, micro),
     )
 
 
@@ -115,6 +115,7 @@ def predicted_bytes(session: Session, config: TrainConfig) -> int:
         compiled=session.compiled,
         accumulation=config.gradient_accumulation_steps,
         device_kind="cpu",
+        optimizer=config.optimizer,
     ).total
 
 

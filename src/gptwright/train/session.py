@@ -31,9 +31,9 @@ from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw
+from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
-from gptwright.train.precision import Precision, allow_tf32, choose_precision
+from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
 from gptwright.train.startup import startup_facts
 
@@ -48,7 +48,7 @@ class Session:
         precision: device and dtype.
         model: the model itself, for weights and checkpoints.
         forward: the model as it is called, compiled or not.
-        optimizer: AdamW over the model.
+        optimizer: AdamW over the model, or Muon with it.
         scaler: for float16; it does nothing for the others.
         sampler: the batch of any step.
         parameters: counted by part.
@@ -65,7 +65,7 @@ class Session:
     precision: Precision
     model: GPT
     forward: Callable[..., Tensor]
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     scaler: torch.amp.GradScaler
     sampler: WindowSampler
     parameters: ParameterCount
@@ -119,7 +119,9 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         precision=precision,
         model=model,
         forward=forward,
-        optimizer=build_adamw(model, config, fused=device.type != "mps"),
+        optimizer=build_optimizer(
+            model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
+        ),
         scaler=precision.scaler(),
         sampler=sampler,
         parameters=shape.count_parameters(),
