@@ -4,13 +4,14 @@
 #   make check   format, lint, types, import floors
 #   make format  rewrite the code as `make check` wants it
 #   make pictures  train the demo twice and take the pictures of README and docs from its reports
+#   make torture 300 kills and everything else that can happen to a run (some minutes)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test check format setup chromium pictures
+.PHONY: demo test check format setup chromium pictures torture
 
 demo: $(VENV)/.train
 	$(BIN)/gptwright demo
@@ -44,6 +45,9 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 setup: $(VENV)/.dev
+
+torture: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.torture
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

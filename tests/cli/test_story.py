@@ -108,7 +108,7 @@ def test_train_stop_resume_sample_as_commands(
     again = gptwright("train", *as_arguments(options))
     assert again.status == 2
     assert f"{out} already holds a run" in again.err
-    more = gptwright("resume", str(out), "--max_iters=32", "--lr_decay_iters=32")
+    more = gptwright("resume", str(out), "--max_iters=32", "--lr_decay_iters=32", "--allow-lr-jump")
     assert more.status == 0
     assert "Resuming training from step 24" in more.out
     as_nanogpt = gptwright("train", *as_arguments(options | {"init_from": "resume", "max_iters": "40"}))

@@ -44,3 +44,12 @@ def test_the_whole_log_is_made_from_the_records() -> None:
     assert log_text(records) == (
         "Resuming training from step 8\niter 10: loss 9.4321, time 204.40ms, mfu 21.37%\nstopped at step 11\n"
     )
+
+
+def test_an_evaluation_that_is_no_number_is_a_line_all_the_same() -> None:
+    record: Record = {
+        "kind": "eval", "step": 8, "train_loss": "nan", "val_loss": "inf",
+        "train_loss_standard_error": "nan", "val_loss_standard_error": "nan",
+    }  # fmt: skip
+    line = "step 8: train loss nan, val loss inf (standard errors nan, nan)"
+    assert log_lines(record) == [line]

@@ -55,10 +55,15 @@ def resume() -> Train:
     """Goes on with a run: `resume(out_dir, stop_at=None, checkpoint=None, **overrides)`."""
 
     def call(
-        out: Path, stop_at: int | None = None, checkpoint: str | None = None, **overrides: str
+        out: Path,
+        stop_at: int | None = None,
+        checkpoint: str | None = None,
+        allow_lr_jump: bool = False,
+        **overrides: str,
     ) -> Outcome:
         run = RunFolder.existing(out)
-        prepared = prepare_resume(run, run.load_config(overrides), checkpoint=checkpoint)
+        loaded = run.load_config(overrides)
+        prepared = prepare_resume(run, loaded, checkpoint=checkpoint, allow_lr_jump=allow_lr_jump)
         return train_prepared(prepared, Watcher(stop_at))
 
     return call

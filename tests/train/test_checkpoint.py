@@ -9,11 +9,17 @@ import pytest
 
 from gptwright.config.load import load_config
 from gptwright.errors import CheckpointError, DiskFullError, RunError
+from gptwright.record.lock import LOCK_NAME
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import verified_payload
 from gptwright.train.run import prepare_new, prepare_resume, require_unfinished, train_prepared
+from gptwright.train.seal import verified_payload
 from tests.train.conftest import Train, Watcher, assert_same_weights, story
+
+
+def contents(out: Path) -> dict[Path, bytes]:
+    """All files of a run but the lock's, which says who looked last."""
+    return {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != LOCK_NAME}
 
 
 def flip_a_bit(path: Path, position: float) -> None:
@@ -33,10 +39,26 @@ def test_one_flipped_bit_is_found_and_the_checkpoint_before_offered(
     flip_a_bit(folder / file, position)
     before = sorted(path.name for path in (out / "checkpoints").iterdir())
     with pytest.raises(CheckpointError) as caught:
-        resume(out)
+        resume(out, checkpoint="step-00000024")
     assert f"checkpoint {folder} is damaged: {file}" in str(caught.value)
     assert f"gptwright resume {out} --checkpoint=step-00000016" in str(caught.value)
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == before
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
+    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train, file: str
+) -> None:
+    train(tiny, tmp_path / "whole")
+    out = tmp_path / "damaged"
+    train(tiny, out)
+    flip_a_bit(out / "checkpoints" / "step-00000024" / file, 0.5)
+    assert resume(out).ending == "finished"
+    assert_same_weights(tmp_path / "whole", out)
+    assert story(out) == story(tmp_path / "whole")
+    warned = [r for r in read_metrics(out / "metrics.jsonl") if r["kind"] == "guard"]
+    assert [(r["what"], r["step"]) for r in warned] == [("fallback", 16)]
+    assert f"checkpoint step-00000024 cannot be gone on from: {file}" in warned[0]["text"]
 
 
 def test_the_offered_checkpoint_goes_on_to_the_same_end(
@@ -123,10 +145,10 @@ def test_a_record_with_a_hole_is_refused_and_nothing_is_touched(
     train(tiny, out, 20)
     metrics = out / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:300])
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    before = contents(out)
     with pytest.raises(RunError, match=r"metrics\.jsonl has 300 bytes, and the checkpoint was written when"):
         resume(out)
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert contents(out) == before
 
 
 def test_an_unknown_checkpoint_is_answered_with_those_that_are_there(

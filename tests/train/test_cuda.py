@@ -8,7 +8,7 @@ import torch
 
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import verified_payload
+from gptwright.train.seal import verified_payload
 from gptwright.train.speak import Speaker
 from tests.train.conftest import Train, story
 

@@ -125,10 +125,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_checkpoint(
         "warmup_iters": "0",
         "checkpoint_interval": "1",
     }
-    with pytest.raises(RunFailedError, match=r"the loss at step \d+ is nan[\s\S]*gptwright resume"):
+    with pytest.raises(RunFailedError, match=r"at step \d+, after \d rollbacks?[\s\S]*gptwright resume"):
         train(options, out)
     last = read_metrics(out / "metrics.jsonl")[-1]
-    assert (last["kind"], last["state"], last["reason"]) == ("end", "failed", "loss is nan")
+    assert (last["kind"], last["state"]) == ("end", "failed")
+    assert last["reason"].startswith(("the loss is", "the gradient norm is"))
     assert RunFolder(out).checkpoint_names()
 
 
@@ -137,7 +138,7 @@ def test_the_best_checkpoint_outlives_newer_ones(
 ) -> None:
     out = tmp_path / "run"
     train(tiny | {"max_iters": "8"}, out)
-    resume(out, max_iters="32", learning_rate="5", decay_lr="False")
+    resume(out, allow_lr_jump=True, max_iters="32", learning_rate="5", decay_lr="False")
     run = RunFolder(out)
     assert run.pointed("best") == "step-00000008"
     assert run.pointed("last") == "step-00000032"

@@ -9,6 +9,7 @@ for one below 10, and above that the size rounded up to 2 MiB. So 393 MiB of log
 394.00 MiB, and a report of 2.00 or 20.00 MiB says nothing about the tensor.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -19,6 +20,9 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 SEGMENT_STEP = 2 * MIB
 LEAST_OWN_SEGMENT = 10 * MIB
 SHARED_SEGMENTS = (2 * MIB, 20 * MIB)
+# torch's two messages: of a GPU's allocator with two decimals, of the CPU's in bytes.
+TRIED = re.compile(r"[Tt]ried to allocate (\d{1,20}(?:\.\d{1,9})?) ?(GiB|MiB|KiB|bytes)", re.ASCII)
+UNITS = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "bytes": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,12 @@ class Allocation:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.formula}"
+
+
+def allocation_bytes(message: str) -> float | None:
+    """The size that an out-of-memory message names; None where it names none."""
+    tried = TRIED.search(message)
+    return float(tried[1]) * UNITS[tried[2]] if tried else None
 
 
 def decode_allocation(

@@ -15,6 +15,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # the config's loader, which reports them together with everything else that is wrong.
 SCHEMA_OPTIONS = {"token_normalize_func": lambda name: name.replace("-", "_"), "ignore_unknown_options": True}
 
+# Not a setting of a config, so that no file from elsewhere can name a command.
+hook_option = click.option(
+    "--hook",
+    envvar="GPTWRIGHT_HOOK",
+    metavar="COMMAND",
+    help="Run when the run finishes, fails, stalls or meets a loss that is no number; the facts come as JSON"
+    " on its standard input. No shell.  [env: GPTWRIGHT_HOOK]",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 

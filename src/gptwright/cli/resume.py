@@ -7,6 +7,7 @@ import click
 
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
+    hook_option,
     json_option,
     overrides,
     print_json,
@@ -18,7 +19,7 @@ from gptwright.record.run import RunFolder
 
 @click.command(
     context_settings=SCHEMA_OPTIONS,
-    help="""Go on exactly where a run stopped, from its newest checkpoint.
+    help="""Go on exactly where a run stopped, from its newest whole checkpoint.
 
     The run's own settings are used; --field=value changes those that neither the weights nor the order of
     the data depend on, such as max_iters or the split of a step into micro-batches.
@@ -27,11 +28,20 @@ from gptwright.record.run import RunFolder
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("unknown", nargs=-1, type=click.UNPROCESSED)
 @click.option("--checkpoint", metavar="NAME", help="An older checkpoint, or `best`; later ones are removed.")
+@click.option("--allow-lr-jump", is_flag=True, help="Let the learning rate jump up where the run goes on.")
 @click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
+@hook_option
 @json_option
 @schema_options
 def command(
-    run: Path, unknown: tuple[str, ...], checkpoint: str | None, plain: bool, as_json: bool, **fields: Any
+    run: Path,
+    unknown: tuple[str, ...],
+    checkpoint: str | None,
+    allow_lr_jump: bool,
+    plain: bool,
+    hook: str | None,
+    as_json: bool,
+    **fields: Any,
 ) -> None:
     """Resumes a run."""
     from gptwright.cli.training import resume_and_show
@@ -42,6 +52,13 @@ def command(
         raise click.UsageError(f"resume takes one run folder; also given: {' '.join(positional)}")
     given = overrides(fields, options) | {"out_dir": str(run)}
     loaded = RunFolder.existing(run).load_config(given)
-    document = resume_and_show(loaded, console_for(stderr=as_json), checkpoint=checkpoint, plain=plain)
+    document = resume_and_show(
+        loaded,
+        console_for(stderr=as_json),
+        checkpoint=checkpoint,
+        plain=plain,
+        hook=hook,
+        allow_lr_jump=allow_lr_jump,
+    )
     if as_json:
         print_json(document)

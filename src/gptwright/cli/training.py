@@ -15,31 +15,41 @@ from gptwright.report.training import training_screen
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
 
 
-def train_and_show(loaded: LoadedConfig, console: Console, *, plain: bool) -> dict[str, Any]:
+def train_and_show(
+    loaded: LoadedConfig, console: Console, *, plain: bool, hook: str | None = None
+) -> dict[str, Any]:
     """Trains a new run; returns what `--json` prints."""
-    return _show(prepare_new(loaded), console, plain=plain)
+    return _show(prepare_new(loaded), console, plain=plain, hook=hook)
 
 
 def resume_and_show(
-    loaded: LoadedConfig, console: Console, *, checkpoint: str | None, plain: bool
+    loaded: LoadedConfig,
+    console: Console,
+    *,
+    checkpoint: str | None,
+    plain: bool,
+    hook: str | None = None,
+    allow_lr_jump: bool = False,
 ) -> dict[str, Any]:
     """Goes on with the run in `out_dir`; returns what `--json` prints."""
     run = RunFolder.existing(Path(loaded.config.out_dir))
-    prepared = prepare_resume(run, loaded, checkpoint=checkpoint)
+    prepared = prepare_resume(run, loaded, checkpoint=checkpoint, allow_lr_jump=allow_lr_jump)
     require_unfinished(prepared)
-    return _show(prepared, console, plain=plain)
+    return _show(prepared, console, plain=plain, hook=hook)
 
 
-def _show(prepared: Prepared, console: Console, *, plain: bool) -> dict[str, Any]:
+def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None) -> dict[str, Any]:
     session, run = prepared.session, prepared.run
     show_startup(console, session.facts, session.warnings)
     show_promise(console, session.promise)
+    for warning in prepared.warnings:
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     if prepared.discarded:
         console.print(f"removing later checkpoints: {', '.join(prepared.discarded)}")
     first_step = prepared.resumed.state.step if prepared.resumed else 0
     screen = training_screen(console, plain=plain, max_iters=session.config.max_iters, first_step=first_step)
     with screen:
-        outcome = train_prepared(prepared, screen)
+        outcome = train_prepared(prepared, screen, hook=hook)
     records = read_metrics(run.metrics_path)
     show_summary(console, records, folder=str(run.path))
     show_outcome(console, session.promise, records)

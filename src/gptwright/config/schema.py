@@ -26,6 +26,12 @@ class TrainConfig:
     eval_only: bool = setting(False, "evaluate once and stop")
     checkpoint_interval: int = setting(0, "steps between checkpoints; 0: one after each evaluation", least=0)
     keep_checkpoints: int = setting(2, "newest checkpoints to keep, beside the best one", least=2)
+    keep_hours: float = setting(
+        0.0, "keep one checkpoint for good every so many hours of training; 0: none", least=0.0
+    )
+    async_checkpoints: bool | Literal["auto"] = setting(
+        "auto", "write checkpoints beside the training; auto: where the device has its own memory"
+    )
     init_from: Literal["scratch", "resume"] = setting(
         "scratch", "scratch: new weights; resume: go on from out_dir's last checkpoint"
     )
@@ -33,6 +39,9 @@ class TrainConfig:
     # data
     dataset: str = setting("openwebtext", "token dataset: a folder, or a name under data/")
     batch_size: int = setting(12, "micro-batch: sequences in one forward pass", least=1)
+    eval_batch_size: int | None = setting(
+        None, "sequences in one forward pass of an evaluation; default: batch_size", least=1
+    )
     gradient_accumulation_steps: int = setting(
         40, "micro-batches whose gradients are averaged into one step", least=1
     )
@@ -108,6 +117,33 @@ class TrainConfig:
         0.2, "wsd: last share of lr_decay_iters spent cooling down", above=0.0, most=1.0
     )
     min_lr: float = setting(6e-5, "learning rate at the end of the decay", least=0.0)
+
+    # guards
+    nonfinite: Literal["skip", "rollback", "stop"] = setting(
+        "skip",
+        "a loss or gradient that is no number: skip the update (then roll back, then stop),"
+        " roll back at once, or stop at once",
+    )
+    skip_budget: int = setting(10, "updates skipped within 1000 steps before the run is rolled back", least=0)
+    rollback_budget: int = setting(
+        3,
+        "rollbacks past a bad stretch of data before it stops; from the second at half the rate",
+        least=0,
+    )
+    spike_z: float = setting(
+        0.0,
+        "skip an update whose gradient norm is so many deviations above the last 128; 0: never",
+        least=0.0,
+    )
+    stuck_steps: int = setting(
+        1000, "steps after warm-up by which the loss must beat token frequencies; 0: no check", least=0
+    )
+    stall_seconds: float = setting(
+        600.0, "a step that takes longer is reported with all stacks; 0: no watchdog", least=0.0
+    )
+    out_of_memory: Literal["shrink", "stop"] = setting(
+        "shrink", "shrink: halve the micro-batch and double the accumulation until a step fits; or stop"
+    )
 
     # machine
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")

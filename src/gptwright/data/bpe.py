@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from gptwright.data.tokenizer_base import (
+    LARGEST_VOCABULARY,
     SEPARATOR_TEXT,
     TOKENIZER_SCHEMA,
     Ids,
     Tokenizer,
     import_extra,
+    panics_as_error,
     utf8_of,
 )
 from gptwright.errors import DataError
@@ -33,9 +35,6 @@ ENCODER_SHA256 = "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf6367
 
 # The published pattern of GPT-2 (openai/gpt-2, encoder.py), in tiktoken's dialect: possessive, so linear.
 _GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-
-# The largest published vocabularies have some 260,000 ids.
-_LARGEST_VOCABULARY = 2**24
 
 # How well-known tokenizers name the end of a document.
 _END_OF_TEXT = (SEPARATOR_TEXT, "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>")
@@ -84,8 +83,12 @@ class BpeTokenizer(Tokenizer):
         self._document = document
         library = import_extra("tokenizers", "a byte-level BPE")
         _check_byte_level(document, origin)
+        self._origin = origin
         try:
-            self._tokenizer: Any = library.Tokenizer.from_str(document)
+            with panics_as_error(origin):
+                self._tokenizer: Any = library.Tokenizer.from_str(document)
+        except DataError:
+            raise
         except Exception as error:  # the library raises bare Exception
             raise DataError(
                 f"{origin} is not a tokenizer that can be used: {error}",
@@ -95,10 +98,10 @@ class BpeTokenizer(Tokenizer):
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
         self.vocab_size = max(self._tokenizer.get_vocab().values()) + 1
-        if self.vocab_size > _LARGEST_VOCABULARY:
+        if self.vocab_size > LARGEST_VOCABULARY:
             raise DataError(
                 f"{origin} has the id {self.vocab_size - 1:,}, more than any vocabulary needs",
-                why=f"ids up to {_LARGEST_VOCABULARY:,} are taken; the model would have a row for each",
+                why=f"ids up to {LARGEST_VOCABULARY:,} are taken; the model would have a row for each",
                 fix="give a tokenizer.json whose ids are numbered without gaps",
             )
         known = (self._tokenizer.token_to_id(name) for name in _END_OF_TEXT)
@@ -109,13 +112,16 @@ class BpeTokenizer(Tokenizer):
     def encode(self, text: str) -> Ids:
         """The ids of a text."""
         utf8_of(text)
-        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
+        with panics_as_error(self._origin):
+            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return np.array(ids, dtype=np.uint32)
 
     def encode_all(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of each text; without the places of tokens, which nobody asked for, it is quicker."""
         for text in texts:
             utf8_of(text)
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with panics_as_error(self._origin):
+            encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(one.ids, dtype=np.uint32) for one in encoded]
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
@@ -133,7 +139,14 @@ class BpeTokenizer(Tokenizer):
         table = [b""] * self.vocab_size
         table[self.separator_id] = SEPARATOR_TEXT.encode()
         for token, number in self._tokenizer.get_vocab().items():
-            table[number] = token.encode("utf-8") if token in added else _bytes_of_symbols(token)
+            try:
+                table[number] = token.encode("utf-8") if token in added else _bytes_of_symbols(token)
+            except KeyError as error:
+                raise DataError(
+                    f"{self._origin} has the token {token[:40]!r}, whose {error} stands for no byte",
+                    why="a byte-level vocabulary writes each byte as one of 256 characters",
+                    fix="use a byte-level tokenizer.json (GPT-2's family), or --tokenizer bpe:N to train one",
+                ) from None
         return table
 
 
@@ -204,8 +217,8 @@ def _gpt2_encoder_file() -> bytes:
 
 def _check_byte_level(document: str, origin: str) -> None:
     fields = json.loads(document)
-    model = (fields.get("model") or {}).get("type")
-    decoder = (fields.get("decoder") or {}).get("type")
+    parts = (fields.get(name) for name in ("model", "decoder"))
+    model, decoder = (part.get("type") if isinstance(part, dict) else None for part in parts)
     if model != "BPE" or decoder != "ByteLevel":
         raise DataError(
             f"{origin} is not a byte-level BPE: its model is {model} and its decoder {decoder}",

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from gptwright.data.tokenizer_base import (
+    LARGEST_VOCABULARY,
     SEPARATOR_TEXT,
     TOKENIZER_SCHEMA,
     Ids,
@@ -40,6 +41,7 @@ _O200K = "|".join(
         r"\s+",
     ]
 )
+_PATTERNS = (_R50K, _CL100K, _O200K)
 # By the sha256 of the file: its pattern and the id of <|endoftext|>.
 _KNOWN = {
     "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": (_R50K, 50256),
@@ -64,8 +66,20 @@ class TiktokenTokenizer(Tokenizer):
 
     def __init__(self, lines: str, *, pattern: str, separator_id: int, origin: str) -> None:
         self._lines = lines
+        if pattern not in _PATTERNS or not 0 <= separator_id < LARGEST_VOCABULARY:
+            raise DataError(
+                f"{origin} is not a tokenizer that gptwright wrote: its pattern or separator is none of ours",
+                why="a pattern from elsewhere can make its engine search for ever",
+                fix="give the .tiktoken file itself",
+            )
         self._pattern = pattern
         self._ranks = _ranks(lines, origin)
+        if separator_id in self._ranks.values():
+            raise DataError(
+                f"{origin} gives a token the separator's id {separator_id}",
+                why="text could forge the end of a document",
+                fix="give the .tiktoken file itself",
+            )
         self.separator_id = separator_id
         self.vocab_size = max(separator_id, *self._ranks.values()) + 1
 
@@ -122,13 +136,19 @@ def _ranks(lines: str, origin: str) -> dict[bytes, int]:
             continue
         token, _, rank = line.partition(" ")
         try:
-            ranks[base64.b64decode(token, validate=True)] = int(rank)
+            ranks[base64.b64decode(token, validate=True)] = _rank(rank)
         except (ValueError, binascii.Error):
             raise DataError(
                 f"line {number} of {origin} is not a token of a tiktoken file: {line[:40]!r}",
-                why="each line must be base64 and a rank",
+                why=f"each line must be base64 and a rank below {LARGEST_VOCABULARY:,}",
                 fix="get the file again, or give a tokenizer.json",
             ) from None
+    if len(set(ranks.values())) < len(ranks):
+        raise DataError(
+            f"{origin} gives two tokens the same rank",
+            why="one id would stand for two texts",
+            fix="get the file again, or give a tokenizer.json",
+        )
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise DataError(
@@ -137,3 +157,14 @@ def _ranks(lines: str, origin: str) -> dict[bytes, int]:
             fix="give a whole tiktoken file, or a tokenizer.json",
         )
     return ranks
+
+
+def _rank(text: str) -> int:
+    """A rank as tiktoken writes it.
+
+    Raises:
+        ValueError: it is none, or larger than any vocabulary needs.
+    """
+    if not (text.isascii() and text.strip().isdigit()) or len(text) > 10 or int(text) >= LARGEST_VOCABULARY:
+        raise ValueError(text)
+    return int(text)

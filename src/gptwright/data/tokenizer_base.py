@@ -9,7 +9,8 @@ that spells out "<|endoftext|>" cannot forge the end of a document.
 import hashlib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +21,9 @@ from gptwright.errors import DataError
 
 TOKENIZER_SCHEMA = "gptwright.tokenizer/1"
 SEPARATOR_TEXT = "<|endoftext|>"
+
+# The largest published vocabularies have some 260,000 ids.
+LARGEST_VOCABULARY = 2**24
 
 Ids = npt.NDArray[np.uint32]
 
@@ -84,6 +88,25 @@ class Tokenizer(ABC):
                     why="the ids come from another tokenizer, or from a model with a padded vocabulary",
                     fix="use the tokenizer of the dataset that the model was trained on",
                 )
+
+
+@contextmanager
+def panics_as_error(origin: str) -> Iterator[None]:
+    """Turns a panic of a library in Rust, which is no `Exception`, into an error about the tokenizer's file.
+
+    Raises:
+        DataError: the library panicked.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"{origin} is not a tokenizer that can be used: {str(error)[:200]}",
+            why="its library cannot go on with what the file says",
+            fix="get the file again, or prepare with --tokenizer gpt2 or bpe:N",
+        ) from None
 
 
 def utf8_of(text: str) -> bytes:

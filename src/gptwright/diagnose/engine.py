@@ -10,6 +10,7 @@ from gptwright.diagnose.rules import (
     claims,
     evaluations,
     failures,
+    guarded,
     learning,
     outlook,
     precision,
@@ -21,6 +22,7 @@ from gptwright.errors import ConfigError
 
 RULES: tuple[Rule, ...] = (
     *failures.RULES,
+    *guarded.RULES,
     *learning.RULES,
     *agreement.RULES,
     *claims.RULES,

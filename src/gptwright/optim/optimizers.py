@@ -36,13 +36,25 @@ class Optimizer:
         self.fused = fused
         self.matmul_dtype = matmul_dtype
 
+    @property
+    def takes_found_inf(self) -> bool:
+        """Whether `step` can be told on the device to change nothing."""
+        return self.fused and all(group["kind"] == "adamw" for group in self.param_groups)
+
     @torch.no_grad()
-    def step(self) -> None:
-        """One update from the gradients that are there."""
+    def step(self, *, found_inf: Tensor | None = None) -> None:
+        """One update from the gradients that are there.
+
+        Args:
+            found_inf: 1 on the device leaves weights, moments and step counts as they are; 0 or None does
+                not. Only where `takes_found_inf`.
+        """
         for group in self.param_groups:
             given = [p for p in group["params"] if p.grad is not None]
-            if given:
-                (self._muon if group["kind"] == "muon" else self._adamw)(group, given)
+            if given and group["kind"] == "muon":
+                self._muon(group, given)
+            elif given:
+                self._adamw(group, given, found_inf)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, or fills them with zeros."""
@@ -68,7 +80,7 @@ class Optimizer:
                 self.restore(parameter, {name: torch.zeros_like(parameter) for name in moments}, 0.0)
         return [self.state[parameter] for parameter in parameters]
 
-    def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+    def _adamw(self, group: dict[str, Any], parameters: list[Tensor], found_inf: Tensor | None) -> None:
         states = self._state_of(parameters, "exp_avg", "exp_avg_sq")
         adamw(
             parameters,
@@ -78,6 +90,7 @@ class Optimizer:
             [],
             [state["step"] for state in states],
             fused=self.fused,
+            found_inf=found_inf,
             amsgrad=False,
             beta1=group["betas"][0],
             beta2=group["betas"][1],

@@ -131,6 +131,7 @@ class EventKind(StrEnum):
     WARNING = "warning"
     ERROR = "error"
     SKIPPED_UPDATE = "skipped update"
+    GUARD = "guard"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,21 @@ from gptwright.record.metrics import Record
 
 def log_lines(record: Record) -> Sequence[str]:
     """The lines that one metrics record becomes."""
+    lines: Sequence[str] = []
     match record["kind"]:
         case "start":
-            return _start_lines(record)
+            lines = _start_lines(record)
         case "resume":
-            return [f"Resuming training from step {record['step']}"]
+            lines = [f"Resuming training from step {record['step']}"]
         case "eval":
-            return [_eval_line(record)]
+            lines = [_eval_line(record)]
         case "train":
-            return [_train_line(record)]
+            lines = [_train_line(record)]
+        case "guard":
+            lines = [f"guard, step {record['step']}: {record['text']}"]
         case "end":
-            return [f"{record['state']} at step {record['step']}"]
-    return []
+            lines = [f"{record['state']} at step {record['step']}"]
+    return lines
 
 
 def log_text(records: Iterable[Record]) -> str:
@@ -63,7 +66,7 @@ def _eval_line(record: Record) -> str:
     errors = [record["train_loss_standard_error"], record["val_loss_standard_error"]]
     if None in errors:
         return line
-    return f"{line} (standard errors {errors[0]:.4f}, {errors[1]:.4f})"
+    return f"{line} (standard errors {_loss(errors[0])}, {_loss(errors[1])})"
 
 
 def _train_line(record: Record) -> str:

@@ -9,6 +9,8 @@ Kinds of line, each with `"v": 1`, `kind`, and `time` (seconds since 1970):
 - `train`: `step`, `loss`, `loss_mean` since the line before, `lr`, `grad_norm`, `seconds` a step without
   evaluations and checkpoints, `tokens_per_second`, `mfu`, `tokens` so far;
 - `eval`: `step`, `seconds`, and for `train` and `val` each `…_loss`, `…_loss_standard_error`, `…_windows`;
+- `guard`: `step`, `what` a guard did (`skipped`, `rollback`, `scaler-collapse`, `stuck-loss`, `stalled`,
+  `out-of-memory`, `fallback`), the same as a sentence in `text`, and its numbers;
 - `end`: `step` and `state`: `finished`, `stopped` (by a signal) or `failed`.
 """
 
@@ -52,7 +54,12 @@ class MetricsFile:
         Raises:
             DiskFullError: there is no room; the file is as it was before.
         """
-        record: Record = {"v": VERSION, "kind": kind, "time": round(time.time(), 3), **_finite(fields)}
+        record: Record = {
+            "v": VERSION,
+            "kind": kind,
+            "time": round(time.time(), 3),
+            **with_names_for_infinities(fields),
+        }
         before = self.length
         try:
             with disk_full_as_error(self.path.parent):
@@ -63,6 +70,10 @@ class MetricsFile:
             self._file.truncate(before)
             raise
         return record
+
+    def cut(self, keep_bytes: int) -> None:
+        """Takes back everything after a length that the file had."""
+        self._file.truncate(keep_bytes)
 
     def sync(self) -> None:
         """Flushes the file to the disk."""
@@ -99,7 +110,7 @@ def read_metrics(path: Path) -> list[Record]:
     for number, line in enumerate(lines[:-1], 1):
         try:
             records.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RunError(
                 f"{path}:{number} is not a record: {line[:60]!r}",
                 why="only the last line of a metrics file can be torn by a crash; this one was changed",
@@ -108,7 +119,7 @@ def read_metrics(path: Path) -> list[Record]:
     return records
 
 
-def _finite(fields: Mapping[str, Any]) -> Record:
+def with_names_for_infinities(fields: Mapping[str, Any]) -> Record:
     """JSON has no NaN and no infinity: such a value becomes its name, as a string."""
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value

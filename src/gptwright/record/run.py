@@ -9,6 +9,7 @@
     evaluations/      the loss of every validation window, one .npy an evaluation
     samples/          text generated from the run
     report.html       a view of all of this, made by `gptwright report`
+    run.lock          held by the process that writes the run
 
 A folder is taken by writing `config.toml` into it; everything before that moment is not a run.
 """
@@ -25,8 +26,14 @@ from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import RunError
 from gptwright.files import disk_full_as_error, replace_text, sync_folder
+from gptwright.record.lock import LOCK_NAME, RunLock
+from gptwright.record.log_text import log_text
+from gptwright.record.metrics import read_metrics
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
+_REPLACED = ".replaced"
+# Bytes of a pointer that are read.
+_LONGEST_NAME = 100
 
 
 class RunFolder:
@@ -77,24 +84,44 @@ class RunFolder:
                 fix=f"`gptwright resume {self.path}` goes on with it; for a new run choose another"
                 " --out_dir, or remove the folder",
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and not self._holds_no_run_yet():
             raise RunError(
                 f"{self.path} is already there and is not a run folder",
                 why="a run folder starts empty, so that nothing of yours is mixed with it",
                 fix="choose another --out_dir",
             )
 
-    def create(self, config: TrainConfig) -> None:
-        """Takes the folder for a run with these settings; on a failure nothing of it is left."""
+    def _holds_no_run_yet(self) -> bool:
+        """Whether the folder is empty, or holds only what a process killed while taking it had made."""
+        begun = {LOCK_NAME, f".{self.config_path.name}.partial", self.checkpoints.name, self.evaluations.name}
+        if not self.path.is_dir() or {entry.name for entry in self.path.iterdir()} - begun:
+            return False
+        return not any(
+            folder.is_dir() and any(folder.iterdir()) for folder in (self.checkpoints, self.evaluations)
+        )
+
+    def create(self, config: TrainConfig) -> RunLock:
+        """Takes the folder for a run with these settings; on a failure nothing of it is left.
+
+        Raises:
+            RunError: another process has just taken it.
+        """
         existed = self.path.exists()
+        with disk_full_as_error(self.path.parent):
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = RunLock(self.path)
         try:
+            self.require_free()
             with disk_full_as_error(self.path.parent):
-                for folder in (self.path, self.checkpoints, self.evaluations):
-                    folder.mkdir(parents=True, exist_ok=True)
+                for folder in (self.checkpoints, self.evaluations):
+                    folder.mkdir(exist_ok=True)
                 replace_text(self.config_path, to_toml(config))
         except BaseException:
-            self.remove(keep_folder=existed)
+            lock.release()
+            if not self.config_path.exists():
+                self.remove(keep_folder=existed)
             raise
+        return lock
 
     def remove(self, *, keep_folder: bool = False) -> None:
         """Takes back a `create` whose run never began."""
@@ -119,9 +146,21 @@ class RunFolder:
             return {}
         try:
             facts = json.loads(self.run_json_path.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{self.run_json_path} is damaged: {error}") from None
-        return dict(facts)
+        if not isinstance(facts, dict):
+            raise RunError(f"{self.run_json_path} is damaged: it holds no object")
+        return facts
+
+    def dataset_folder(self) -> Path | None:
+        """Where the dataset was when the run was described; None if that is not known."""
+        dataset = self.read_facts().get("dataset")
+        folder = dataset.get("folder") if isinstance(dataset, dict) else None
+        return Path(folder) if isinstance(folder, str) else None
+
+    def rebuild_log(self) -> None:
+        """Makes log.txt again from the metrics."""
+        replace_text(self.log_path, log_text(read_metrics(self.metrics_path)))
 
     def save_sample(self, checkpoint: str, text: str) -> None:
         """Keeps a text that was generated from the weights of a checkpoint."""
@@ -143,7 +182,8 @@ class RunFolder:
         file = self.checkpoints / pointer
         if not file.is_file():
             return None
-        name = file.read_text("utf-8").strip()
+        with file.open("rb") as opened:
+            name = opened.read(_LONGEST_NAME).decode("utf-8", errors="replace").strip()
         return name if CHECKPOINT_NAME.fullmatch(name) and (self.checkpoints / name).is_dir() else None
 
     def point(self, pointer: str, checkpoint: str) -> None:
@@ -155,6 +195,26 @@ class RunFolder:
         doomed = self.checkpoints / f".{name}.removed"
         (self.checkpoints / name).rename(doomed)
         shutil.rmtree(doomed)
+
+    def put_checkpoint(self, beside: Path, name: str) -> None:
+        """Gives a written and flushed folder its name as a checkpoint.
+
+        One of that name steps aside first and goes only when the new one is in its place, so that a crash in
+        between leaves one of the two for `restore_replaced`.
+        """
+        final, aside = self.checkpoints / name, self.checkpoints / f".{name}{_REPLACED}"
+        if final.exists():
+            final.rename(aside)
+        beside.rename(final)
+        sync_folder(self.checkpoints)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def restore_replaced(self) -> None:
+        """Puts back what a killed process had set aside for a checkpoint that it did not finish."""
+        for aside in self.checkpoints.glob(f".*{_REPLACED}"):
+            name = aside.name.removeprefix(".").removesuffix(_REPLACED)
+            if not (self.checkpoints / name).exists():
+                aside.rename(self.checkpoints / name)
 
     def remove_unfinished(self) -> None:
         """Clears what a killed process left: half-written and half-removed checkpoints."""

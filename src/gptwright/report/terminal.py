@@ -76,7 +76,9 @@ def _with_error(record: Record) -> str:
     value = number_text(record["val_loss"], ".4f")
     error = record["val_loss_standard_error"]
     return (
-        value if error is None else f"{value} ± {error:.4f} (standard error, {record['val_windows']} windows)"
+        value
+        if error is None
+        else f"{value} ± {number_text(error, '.4f')} (standard error, {record['val_windows']} windows)"
     )
 
 

@@ -89,7 +89,7 @@ class ProgressScreen:
                 f" · {record['tokens_per_second']:,.0f} tok/s · MFU {units.percent(record['mfu'])}"
             )
             self.progress.update(self.task, numbers=numbers)
-        elif record["kind"] in ("eval", "resume"):
+        elif record["kind"] in ("eval", "resume", "guard"):
             for line in log_lines(record):
                 self.progress.console.out(line, highlight=False)
 

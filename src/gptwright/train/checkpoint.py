@@ -10,28 +10,30 @@ state and of the schedule. A checkpoint is written beside, flushed and renamed; 
 after that, so a crash at any moment leaves a whole one. Reading verifies every byte and never unpickles.
 """
 
-import hashlib
-import json
+import copy
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import CheckpointError, DiskFullError
-from gptwright.files import disk_full_as_error, replace_bytes, sync_file, sync_folder
+from gptwright.files import disk_full_as_error, replace_bytes, sync_file
 from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
+from gptwright.train.seal import SCHEMA, TENSOR_FILES, file_identity, sealed, state_of, verified_payload
+from gptwright.train.state import TrainState
 
-SCHEMA = "gptwright.checkpoint/1"
-TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
+# By the kind of a parameter's group.
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
@@ -40,25 +42,19 @@ FIXED_SETTINGS = (
 )  # fmt: skip
 
 
-@dataclass(slots=True, kw_only=True)
-class TrainState:
-    """What changes while a run trains, besides weights and optimizer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a checkpoint holds, in main memory and no longer changed by the training.
 
     Attributes:
-        step: updates done, which is also the data position.
-        best_val_loss: lowest validation loss so far; None before the first evaluation.
-        best_step: where it was.
-        last_eval_step: the latest step that was evaluated; None before the first.
-        pending_losses: losses of steps since the last line of metrics.
-        pending_seconds: training time of those steps.
+        state: where the run is.
+        tensors: by file, then by name.
+        payload: the rest of state.json.
     """
 
-    step: int = 0
-    best_val_loss: float | None = None
-    best_step: int | None = None
-    last_eval_step: int | None = None
-    pending_losses: list[float] = field(default_factory=list)
-    pending_seconds: float = 0.0
+    state: TrainState
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    payload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,60 +72,79 @@ def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     return values | {"vocab_size": vocab_size, "sequences_per_step": config.sequences_per_step}
 
 
-def save_checkpoint(
-    run: RunFolder,
-    *,
+def take_snapshot(
     state: TrainState,
+    *,
     model: nn.Module,
     optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
     metrics_bytes: int,
-) -> str:
+    for_good: bool = False,
+    planned: bool = True,
+    copied: bool = True,
+) -> Snapshot:
+    """What a checkpoint will hold.
+
+    Args:
+        state: where the run is.
+        model: its weights are taken.
+        optimizer: its moments are taken.
+        scaler: of float16 gradients.
+        fixed: settings that a resumed run must have too.
+        dataset_fingerprint: of the data that it must find.
+        metrics_bytes: how long the metrics file is now, flushed.
+        for_good: whether the checkpoint outlives all newer ones.
+        planned: whether it was due; False for one that a stop asked for.
+        copied: False shares the memory of tensors that are in main memory already, for a snapshot that is
+            written before the next step.
+    """
+    weights = {name: _taken(p.detach(), copied) for name, p in model.named_parameters()}
+    moments = {
+        f"{name}.{moment}": _taken(value, copied)
+        for name, p in model.named_parameters()
+        for moment, value in optimizer.state.get(p, {}).items()
+        if moment != "step"
+    }
+    payload = {
+        "schema": SCHEMA,
+        "state": asdict(state),
+        "optimizer_step": _optimizer_step(optimizer),
+        "scaler": scaler.state_dict(),
+        "fixed": dict(fixed),
+        "dataset_fingerprint": dataset_fingerprint,
+        "metrics_bytes": metrics_bytes,
+        "for_good": for_good,
+        "planned": planned,
+    }
+    tensors = dict(zip(TENSOR_FILES, (weights, moments), strict=True))
+    return Snapshot(state=copy.deepcopy(state), tensors=tensors, payload=copy.deepcopy(payload))
+
+
+def write_checkpoint(run: RunFolder, snapshot: Snapshot) -> str:
     """Writes a checkpoint and makes `last` point to it; returns its name.
 
     Raises:
         DiskFullError: there is no room; nothing half-written is left, and older checkpoints stay.
     """
-    name = checkpoint_name(state.step)
-    final = run.checkpoints / name
+    name = checkpoint_name(snapshot.state.step)
     beside = run.checkpoints / f".{name}.partial"
-    tensors = dict(zip(TENSOR_FILES, (_weights(model), _moments(model, optimizer)), strict=True))
-    _require_space(run.checkpoints, sum(t.nbytes for part in tensors.values() for t in part.values()))
+    require_space(run.checkpoints, sum(t.nbytes for part in snapshot.tensors.values() for t in part.values()))
     try:
         with disk_full_as_error(run.checkpoints):
             beside.mkdir(exist_ok=True)
-            for file, content in tensors.items():
-                save_file(content, beside / file)
+            for file, content in snapshot.tensors.items():
+                save_file(dict(content), beside / file)
                 sync_file(beside / file)
-            payload = {
-                "schema": SCHEMA,
-                "state": asdict(state),
-                "optimizer_step": _optimizer_step(optimizer),
-                "scaler": scaler.state_dict(),
-                "fixed": dict(fixed),
-                "dataset_fingerprint": dataset_fingerprint,
-                "metrics_bytes": metrics_bytes,
-                "files": {file: _file_identity(beside / file) for file in TENSOR_FILES},
-            }
-            replace_bytes(beside / "state.json", _sealed(payload))
-            if final.exists():
-                run.remove_checkpoint(name)
-            beside.rename(final)
-            sync_folder(run.checkpoints)
+            files = {file: file_identity(beside / file) for file in TENSOR_FILES}
+            replace_bytes(beside / "state.json", sealed({**snapshot.payload, "files": files}))
+            run.put_checkpoint(beside, name)
             run.point("last", name)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return name
-
-
-def prune_checkpoints(run: RunFolder, keep: int) -> None:
-    """Removes all but the newest `keep` checkpoints and the best one."""
-    for name in run.checkpoint_names()[:-keep]:
-        if name != run.pointed("best"):
-            run.remove_checkpoint(name)
 
 
 def load_checkpoint(
@@ -141,13 +156,24 @@ def load_checkpoint(
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
+    payload: Mapping[str, Any] | None = None,
 ) -> LoadedCheckpoint:
     """Verifies a checkpoint and puts it into model, optimizer and scaler.
+
+    Args:
+        run: the run.
+        name: the checkpoint's name.
+        model: gets the weights.
+        optimizer: gets the moments.
+        scaler: gets its scale.
+        fixed: what must be the same as when it was written.
+        dataset_fingerprint: likewise.
+        payload: its contents, where they have been verified just now.
 
     Raises:
         CheckpointError: it is damaged (the one before is offered), or config or dataset have changed.
     """
-    payload = verified_payload(run, name)
+    payload = verified_payload(run, name) if payload is None else payload
     _require_same(name, payload["fixed"], fixed)
     if payload["dataset_fingerprint"] != dataset_fingerprint:
         raise CheckpointError(
@@ -157,112 +183,101 @@ def load_checkpoint(
         )
     folder = run.checkpoints / name
     load_weights(model, folder)
-    _load_moments(model, optimizer, load_file(folder / TENSOR_FILES[1]), payload["optimizer_step"])
-    if payload["scaler"]:
+    moments = _tensors(folder / TENSOR_FILES[1])
+    if moments:
+        _require_shapes(folder / TENSOR_FILES[1], moments, _moments_of(model, optimizer))
+        _load_moments(model, optimizer, moments, payload["optimizer_step"])
+    if payload["scaler"] and scaler.is_enabled():
         scaler.load_state_dict(payload["scaler"])
-    return LoadedCheckpoint(
-        name=name, state=TrainState(**payload["state"]), metrics_bytes=payload["metrics_bytes"]
-    )
+    return LoadedCheckpoint(name=name, state=state_of(payload), metrics_bytes=payload["metrics_bytes"])
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
-    """Copies a verified checkpoint's weights into a model, wherever that is."""
-    weights = load_file(folder / TENSOR_FILES[0])
+    """Copies a verified checkpoint's weights into a model, wherever that is.
+
+    Raises:
+        CheckpointError: they are another model's.
+    """
+    weights = _tensors(folder / TENSOR_FILES[0])
+    _require_shapes(folder / TENSOR_FILES[0], weights, dict(model.named_parameters()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
 
 
-def verified_payload(run: RunFolder, name: str) -> dict[str, Any]:
-    """The contents of a checkpoint's state.json, once every file has its recorded sha256.
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, ValueError, OSError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path} holds no tensors: {error}",
+            why="its hash is right, so it was written so",
+            fix="take another checkpoint with --checkpoint=NAME",
+        ) from None
+    return tensors
+
+
+def _require_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    wrong = [
+        name
+        for name in {*tensors, *wanted}
+        if name not in tensors
+        or name not in wanted
+        or tensors[name].shape != wanted[name].shape
+        or not tensors[name].is_floating_point()
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{path} does not fit this model: {', '.join(sorted(wrong)[:3])}"
+            + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""),
+            why="tensors are missing, of another shape, or of another model",
+            fix="take another checkpoint with --checkpoint=NAME, or the run's own settings",
+        )
+
+
+def require_space(folder: Path, tensor_bytes: int) -> None:
+    """Makes sure that a checkpoint of so many bytes fits.
 
     Raises:
-        CheckpointError: something does not; the newest whole checkpoint before it is named.
+        DiskFullError: it does not.
     """
-    folder = run.checkpoints / name
-    damage = _damage(folder)
-    if damage is None:
-        return _unsealed(folder)
-    before = [other for other in run.checkpoint_names() if other < name]
-    whole = next((other for other in reversed(before) if _damage(run.checkpoints / other) is None), None)
-    raise CheckpointError(
-        f"checkpoint {folder} is damaged: {damage}",
-        why="its bytes are not those that were written, so nothing of it can be trusted",
-        fix=f"`gptwright resume {run.path} --checkpoint={whole}` goes on from the one before, which is whole"
-        if whole
-        else "no earlier checkpoint is whole; start the run anew in another folder",
-    )
-
-
-def _damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint's files, or None."""
-    try:
-        payload = _unsealed(folder)
-        if payload.get("schema") != SCHEMA:
-            return f"state.json has schema {payload.get('schema')!r}, not {SCHEMA!r}"
-        for file, expected in payload["files"].items():
-            if not (folder / file).is_file():
-                return f"{file} is missing"
-            if _file_identity(folder / file) != expected:
-                return f"{file} has another sha256 or size than state.json records"
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        return f"state.json: {error}"
-    return None
-
-
-def _sealed(payload: Mapping[str, Any]) -> bytes:
-    text = json.dumps(payload, sort_keys=True)
-    seal = hashlib.sha256(text.encode("utf-8")).hexdigest()
-    return json.dumps({"sha256": seal, "checkpoint": payload}, sort_keys=True, indent=1).encode("utf-8")
-
-
-def _unsealed(folder: Path) -> dict[str, Any]:
-    content = json.loads((folder / "state.json").read_bytes())
-    payload = content["checkpoint"]
-    text = json.dumps(payload, sort_keys=True)
-    if hashlib.sha256(text.encode("utf-8")).hexdigest() != content["sha256"]:
-        raise ValueError("its content is not what its sha256 says")
-    return dict(payload)
-
-
-def _file_identity(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _require_space(folder: Path, tensor_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < tensor_bytes:
         raise DiskFullError(
             f"a checkpoint needs {units.size(tensor_bytes)} and the disk of {folder} has"
             f" {units.size(free)} free",
             why="nothing was written; the checkpoints before are whole",
-            fix="free some space there, then `gptwright resume` the run",
+            fix="free some space there and give the same command again, or `gptwright resume` the run if it"
+            " had begun",
         )
 
 
 def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    changed = [key for key in before if before[key] != now[key]]
+    changed = [key for key in now if before.get(key) != now[key]]
     if changed:
         raise CheckpointError(
             f"settings differ from checkpoint {name}: "
-            + ", ".join(f"{key} was {before[key]} and is {now[key]}" for key in changed),
+            + ", ".join(f"{key} was {before.get(key)} and is {now[key]}" for key in changed),
             why="they fix the shapes of the weights or the order of the data",
             fix="give the old values, or start a new run in another --out_dir",
         )
 
 
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    """Named parameters; a tied matrix appears once."""
-    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+def _taken(tensor: Tensor, copied: bool) -> Tensor:
+    """A tensor in main memory; what is there already is shared unless it is to be copied."""
+    here = tensor.cpu().contiguous()
+    return here.clone() if copied and here.data_ptr() == tensor.data_ptr() else here
 
 
-def _moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """What the optimizer keeps of each parameter, by the parameter's name and its own; its shape is the
+    parameter's."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{name}.{moment}": value.cpu().contiguous()
-        for name, p in model.named_parameters()
-        for moment, value in optimizer.state.get(p, {}).items()
-        if moment != "step"
+        f"{names[parameter]}.{moment}": parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        for moment in MOMENTS[group["kind"]]
     }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from gptwright.arithmetic.noise import MeanLoss, mean_loss
 from gptwright.data.sampling import WindowReader, evaluation_starts
@@ -24,6 +25,7 @@ class Evaluator:
     def __init__(self, session: Session) -> None:
         self.session = session
         config = session.config
+        self.batch_size = config.eval_batch_size or config.batch_size
         self.starts = {
             name: evaluation_starts(
                 split,
@@ -38,6 +40,21 @@ class Evaluator:
             for name, split in session.dataset.splits.items()
         }
 
+    def shrink(self) -> bool:
+        """Halves the sequences of a forward pass; False where it has only one."""
+        if self.batch_size == 1:
+            return False
+        self.batch_size //= 2
+        return True
+
+    def try_batch(self) -> None:
+        """Evaluates one batch for nothing but the memory that it takes."""
+        self.session.model.eval()
+        try:
+            self._losses_of("train", self.starts["train"][: self.batch_size])
+        finally:
+            self.session.model.train()
+
     def evaluate(self) -> dict[str, npt.NDArray[np.float32]]:
         """Per-window losses `[windows]` in nats a token, by split."""
         model = self.session.model
@@ -48,22 +65,24 @@ class Evaluator:
             model.train()
 
     def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
-        session, starts = self.session, self.starts[name]
-        device = session.precision.device.torch_device
-        losses = []
-        with torch.no_grad():
-            for begin in range(0, len(starts), session.config.batch_size):
-                batch = starts[begin : begin + session.config.batch_size]
-                tokens_BT, targets_BT = self.readers[name].read(batch)
-                with session.precision.autocast():
-                    losses_B = session.forward(
-                        torch.from_numpy(tokens_BT).to(device),
-                        torch.from_numpy(targets_BT).to(device),
-                        per_window=True,
-                    )
-                losses.append(losses_B.float())
+        starts = self.starts[name]
+        losses = [
+            self._losses_of(name, starts[begin : begin + self.batch_size])
+            for begin in range(0, len(starts), self.batch_size)
+        ]
         result: npt.NDArray[np.float32] = torch.cat(losses).cpu().numpy()
         return result
+
+    def _losses_of(self, name: str, starts: npt.NDArray[np.int64]) -> Tensor:
+        session, device = self.session, self.session.precision.device.torch_device
+        tokens_BT, targets_BT = self.readers[name].read(starts)
+        with torch.no_grad(), session.precision.autocast():
+            losses_B = session.forward(
+                torch.from_numpy(tokens_BT).to(device),
+                torch.from_numpy(targets_BT).to(device),
+                per_window=True,
+            )
+        return losses_B.float()
 
 
 def summarized(losses: dict[str, npt.NDArray[np.float32]]) -> dict[str, MeanLoss]:

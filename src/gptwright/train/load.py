@@ -6,7 +6,8 @@ from gptwright.errors import CheckpointError
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import load_weights, verified_payload
+from gptwright.train.checkpoint import load_weights
+from gptwright.train.seal import verified_payload
 
 
 def load_model(run: RunFolder, *, checkpoint: str | None, device: Device) -> tuple[GPT, Tokenizer, str]:

@@ -3,42 +3,44 @@
 Step s evaluates if it is due, saves if it is due, then makes update s; a run of `max_iters` ends with an
 evaluation and a checkpoint at step `max_iters`. The loss of a step is the mean over all its micro-batches
 (nanoGPT prints the last one's). Losses stay on the device between two log lines, so that a GPU is never
-made to wait for a number that nobody reads yet.
+made to wait for a number that nobody reads yet. Every update is judged before it touches the weights
+(`guards`), and what is refused is dealt with where the losses are read.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from gptwright.arithmetic.flops import mfu
-from gptwright.errors import RunFailedError
+from gptwright.errors import GptwrightError, RunFailedError
 from gptwright.hardware.probe import synchronize
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
-from gptwright.record.log_text import append_log
-from gptwright.record.metrics import MetricsFile, Record
+from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import TrainState, fixed_settings, prune_checkpoints, save_checkpoint
+from gptwright.train.checkpoint import fixed_settings, take_snapshot
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
+from gptwright.train.fitting import Fitting
+from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
+from gptwright.train.hook import Hook
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
+from gptwright.train.reporter import PATIENCE, Listener, Reporter
+from gptwright.train.retention import before_trouble, to_stay
+from gptwright.train.rollback import roll_back
 from gptwright.train.session import Session
+from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
+from gptwright.train.stuck import StuckLoss
+from gptwright.train.watchdog import Watchdog
+from gptwright.train.writer import CheckpointWriter
 
-
-class Listener(Protocol):
-    """Whoever shows a run while it trains."""
-
-    def recorded(self, record: Record) -> None:
-        """A line of metrics was written."""
-
-    def stepped(self, step: int) -> None:
-        """Update `step` was made."""
+__all__ = ["Listener", "Outcome", "Trainer", "dropout_seed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Trainer:
         state: where to begin.
         metrics: the open metrics file.
         listener: is told of every record and step.
+        hook: is told of troubles.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Trainer:
         state: TrainState,
         metrics: MetricsFile,
         listener: Listener,
+        hook: Hook,
     ) -> None:
         self.session = session
         self.config = session.config
@@ -75,22 +79,44 @@ class Trainer:
         self.state = state
         self.metrics = metrics
         self.listener = listener
+        self.reporter = Reporter(run, metrics, listener, hook)
         self.evaluator = Evaluator(session)
-        self.batches = Prefetcher(session.sampler, session.precision.device, last_step=self.config.max_iters)
-        place = session.precision.device.torch_device
-        self.losses: list[Tensor] = [torch.tensor(loss, device=place) for loss in state.pending_losses]
-        self.seconds = state.pending_seconds
+        self.fitting = Fitting(session, run, self.evaluator, self.reporter)
+        device = session.precision.device
+        self.batches = Prefetcher(session.sampler, device, last_step=self.config.max_iters)
+        self.guard = UpdateGuard(
+            spike_z=self.config.spike_z,
+            scaled=session.scaler.is_enabled(),
+            device=device.torch_device,
+            state=state,
+        )
+        self.stuck = StuckLoss(self.config, session.dataset.splits["train"])
+        beside = self.config.async_checkpoints
+        self.writer = CheckpointWriter(
+            run,
+            newest=self.config.keep_checkpoints,
+            beside=device.type != "cpu" if beside == "auto" else beside,
+        )
+        self.watchdog = Watchdog(
+            self.config.stall_seconds, stacks=run.path / "stalls.txt", stalled=self._stalled
+        )
         self.tokens_per_step = self.config.sequences_per_step * self.config.block_size
         self.flops_per_token = session.model.shape.flops_per_token()
+        self.losses: list[Tensor] = []
+        self.seconds = 0.0
+        self._saved_at = state.step
+        self._clock = time.monotonic()
+        self._take_up_pending()
 
     def train(self, stop: StopRequest) -> Outcome:
         """Trains until `max_iters` or until asked to stop; saves in both cases.
 
         Raises:
-            RunFailedError: the loss is no longer a number.
+            RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
             DiskFullError: there is no room for a checkpoint or a line of metrics.
         """
-        with self.batches:
+        with self.batches, self.writer, self.watchdog:
+            self.fitting.find(self.state.step)
             return self._train(stop)
 
     def _train(self, stop: StopRequest) -> Outcome:
@@ -98,16 +124,19 @@ class Trainer:
         if self.config.eval_only:
             self._evaluate()
             return self._end("finished")
-        first = self.state.step
-        while self.state.step < self.config.max_iters:
-            if self._evaluation_due():
-                self._evaluate()
-            if self.state.step > first and self._checkpoint_due():
-                self._save()
-            if stop:
-                self._save()
-                return self._end("stopped")
-            self._step()
+        while True:
+            while self.state.step < self.config.max_iters:
+                if self._evaluation_due():
+                    self._evaluate()
+                if self._checkpoint_due():
+                    self._save()
+                if stop:
+                    if self.state.step != self._saved_at:
+                        self._save(planned=False)
+                    return self._end("stopped")
+                self._step()
+            if self._settled():
+                break
         if self.state.last_eval_step != self.state.step:
             self._evaluate()
         self._save()
@@ -119,31 +148,36 @@ class Trainer:
 
     def _checkpoint_due(self) -> bool:
         step = self.state.step
-        return step % self.config.checkpoint_every == 0 or self.state.best_step == step
+        due = step % self.config.checkpoint_every == 0 or self.state.best_step == step
+        return due and step != self._saved_at
 
     def _step(self) -> None:
         begin = time.perf_counter()
         step = self.state.step
-        rate = learning_rate(self.config, step)
+        rate = learning_rate(self.config, step) * self.state.rate_scale
         set_learning_rate(self.session.optimizer, rate)
         set_momentum(self.session.optimizer, muon_momentum(self.config, step))
-        loss, grad_norm = self._update(step)
+        loss, grad_norm = self.fitting.attempt(step, lambda: self._update(step))
         self.losses.append(loss)
         logging = step % self.config.log_interval == 0
         if logging:
             synchronize(self.session.precision.device)
         self.seconds += time.perf_counter() - begin
-        if logging:
-            self._log(rate, grad_norm)
         self.state.step = step + 1
+        self.watchdog.alive()
+        self.writer.check()
+        if logging:
+            if not self._settled():
+                return
+            self._log(step, rate, grad_norm)
         self.listener.stepped(step)
 
-    def _update(self, step: int) -> tuple[Tensor, Tensor | None]:
+    def _update(self, step: int) -> tuple[Tensor, Tensor]:
         """One optimizer step; returns its mean loss and gradient norm, both still on the device."""
-        config, session = self.config, self.session
+        config, session = self.fitting.config, self.session
         if config.dropout:
             torch.manual_seed(dropout_seed(config.seed, step))
-        tokens_NT, targets_NT = self.batches.batch(step)
+        tokens_NT, targets_NT = self.batches.batch(self.state.batch_number(step))
         loss = torch.zeros((), device=session.precision.device.torch_device)
         for begin in range(0, config.sequences_per_step, config.batch_size):
             micro = slice(begin, begin + config.batch_size)
@@ -152,28 +186,32 @@ class Trainer:
                 micro_loss = micro_loss / config.gradient_accumulation_steps
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
-        grad_norm = None
+        session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
+        parameters = list(session.model.parameters())
         if config.grad_clip:
-            session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
-            grad_norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.grad_clip)
-        session.scaler.step(cast("torch.optim.Optimizer", session.optimizer))
+            grad_norm = torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)
+        else:
+            # It is what tells a gradient that is no number.
+            grad_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        step_unless(session.optimizer, self.guard.judge(step, loss, grad_norm))
         session.scaler.update()
         session.optimizer.zero_grad(set_to_none=True)
         return loss, grad_norm
 
-    def _log(self, rate: float, grad_norm: Tensor | None) -> None:
-        step = self.state.step
+    def _log(self, step: int, rate: float, grad_norm: Tensor) -> None:
         losses = torch.stack(self.losses).tolist()
+        numbers = [loss for loss in losses if math.isfinite(loss)]
+        mean = sum(numbers) / len(numbers) if numbers else math.nan
         seconds = self.seconds / len(losses)
         tokens_per_second = self.tokens_per_step / seconds
-        self._record(
+        self.reporter.record(
             "train",
             {
                 "step": step,
                 "loss": losses[-1],
-                "loss_mean": sum(losses) / len(losses),
+                "loss_mean": mean,
                 "lr": rate,
-                "grad_norm": None if grad_norm is None else float(grad_norm),
+                "grad_norm": float(grad_norm),
                 "seconds": seconds,
                 "tokens_per_second": tokens_per_second,
                 "mfu": mfu(
@@ -185,25 +223,88 @@ class Trainer:
             },
         )
         self.losses, self.seconds = [], 0.0
-        if not all(math.isfinite(loss) for loss in losses):
-            self._fail(losses[-1])
+        problem = self.stuck.check(step, mean)
+        if problem is not None:
+            self.reporter.acted("stuck-loss", step, problem)
 
-    def _fail(self, loss: float) -> None:
-        step = self.state.step
-        self._record("end", {"step": step, "state": "failed", "reason": f"loss is {loss}"})
-        last = self.run_folder.pointed("last")
-        raise RunFailedError(
-            f"the loss at step {step} is {loss}",
-            why="the weights hold no number any more; every further step would be lost time",
-            fix=f"`gptwright resume {self.run_folder.path}"
-            f" --learning_rate={self.config.learning_rate / 2:g}` goes on from {last}"
-            if last
-            else f"start again with a lower rate: --learning_rate={self.config.learning_rate / 2:g}",
+    def _settled(self) -> bool:
+        """Deals with the updates that were refused; False where the run went back."""
+        for refused in self.guard.settle():
+            action = decide(self.config, self.state, refused)
+            if action != "skip":
+                self._go_back(refused.step, refused.reason, may=action == "rollback", counted=True)
+                return False
+            self.reporter.acted(
+                "skipped",
+                refused.step,
+                f"skipping update {refused.step}: {refused.reason}"
+                f" ({len(self.state.skipped)} of {self.config.skip_budget} allowed within 1,000 steps)",
+                tell=len(self.state.skipped) == 1,
+                loss=refused.loss,
+                grad_norm=refused.grad_norm,
+            )
+        scaler = self.session.scaler
+        if scaler.is_enabled() and scaler.get_scale() < LEAST_SCALE:
+            step, scale = self.state.step - 1, scaler.get_scale()
+            self.reporter.acted("scaler-collapse", step, f"the float16 scale has fallen to {scale:g}")
+            may = self.config.nonfinite != "stop" and self.state.rollbacks < self.config.rollback_budget
+            self._go_back(step, f"the float16 scale is {scale:g}", may=may, counted=False)
+            return False
+        return True
+
+    def _go_back(self, last: int, reason: str, *, may: bool, counted: bool) -> None:
+        """Rolls the run back past a bad stretch, or ends it with what is known."""
+        self.writer.wait()
+        began = trouble_began(self.state.skipped) if counted else None
+        first = last if began is None else began
+        before = self.state.rollbacks
+        back = roll_back(self.run_folder, self.session, self.state, first=first, last=last) if may else None
+        if back is None:
+            self._fail(last, reason, before)
+        self.state = back.state
+        self.metrics.cut(back.loaded.metrics_bytes)
+        self.run_folder.rebuild_log()
+        self._take_up_pending()
+        self.guard.restore(self.state)
+        self.reporter.acted(
+            "rollback",
+            self.state.step,
+            f"{reason} at step {last}; back to {back.loaded.name}, past {back.batches_passed_over} batches"
+            f" ({self.state.rollbacks} of {self.config.rollback_budget} rollbacks),"
+            f" learning rate × {self.state.rate_scale:g}",
+            from_step=last,
+            batches_passed_over=back.batches_passed_over,
+            rate_scale=self.state.rate_scale,
         )
+        self._write()
+        self.writer.wait()
+
+    def _fail(self, step: int, reason: str, rollbacks: int) -> NoReturn:
+        self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
+        path, rate = self.run_folder.path, self.config.learning_rate / 2
+        began = trouble_began(self.state.skipped)
+        good = before_trouble(self.run_folder, step if began is None else began)
+        raise RunFailedError(
+            f"{reason} at step {step}"
+            + (f", after {rollbacks} rollback{'s' * (rollbacks != 1)}" if rollbacks else ""),
+            why="the weights are those from before that update, but going on would not help;"
+            f" `gptwright diagnose {path}` says what preceded it",
+            fix=f"to go on from before it: `gptwright resume {path} --checkpoint={good[-1]}"
+            f" --learning_rate={rate:g}`"
+            if good
+            else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",
+        )
+
+    def _stalled(self, seconds: float) -> None:
+        step = self.state.step
+        text = f"step {step} has been under way for {seconds:.0f} s; all stacks are in stalls.txt"
+        # A full or dead disk may be what stalls the run: the hook is told all the same.
+        with contextlib.suppress(OSError, GptwrightError):
+            self.reporter.acted("stalled", step, text, patience=PATIENCE)
 
     def _evaluate(self) -> None:
         begin = time.perf_counter()
-        losses = self.evaluator.evaluate()
+        losses = self.fitting.evaluate(self.state.step, self.evaluator.evaluate)
         means = summarized(losses)
         step = self.state.step
         save_window_losses(self.run_folder.evaluations, step, losses)
@@ -211,7 +312,8 @@ class Trainer:
         if math.isfinite(val_loss) and val_loss < (self.state.best_val_loss or math.inf):
             self.state.best_val_loss, self.state.best_step = val_loss, step
         self.state.last_eval_step = step
-        self._record(
+        self.watchdog.alive()
+        self.reporter.record(
             "eval",
             {
                 "step": step,
@@ -225,34 +327,52 @@ class Trainer:
             },
         )
 
-    def _save(self) -> None:
-        state = self.state
-        state.pending_losses = [float(loss) for loss in self.losses]
+    def _save(self, *, planned: bool = True) -> None:
+        """Writes a checkpoint, unless what is settled first sends the run back to one."""
+        if self._settled():
+            self._write(planned=planned)
+
+    def _write(self, *, planned: bool = True) -> None:
+        state, session = self.state, self.session
+        state.pending_losses = [
+            loss if math.isfinite(loss) else None for loss in (float(pending) for pending in self.losses)
+        ]
         state.pending_seconds = self.seconds
+        now = time.monotonic()
+        state.elapsed_seconds += now - self._clock
+        self._clock = now
+        self.guard.keep(state)
         self.metrics.sync()
-        name = save_checkpoint(
-            self.run_folder,
-            state=state,
-            model=self.session.model,
-            optimizer=self.session.optimizer,
-            scaler=self.session.scaler,
-            fixed=fixed_settings(self.config, self.session.vocab_size),
-            dataset_fingerprint=self.session.dataset.fingerprint,
-            metrics_bytes=self.metrics.length,
+        self.writer.save(
+            take_snapshot(
+                state,
+                model=session.model,
+                optimizer=session.optimizer,
+                scaler=session.scaler,
+                fixed=fixed_settings(self.config, session.vocab_size),
+                dataset_fingerprint=session.dataset.fingerprint,
+                metrics_bytes=self.metrics.length,
+                for_good=to_stay(state, self.config.keep_hours),
+                planned=planned,
+                copied=self.writer.beside,
+            )
         )
-        if state.best_step == state.step:
-            self.run_folder.point("best", name)
-        prune_checkpoints(self.run_folder, self.config.keep_checkpoints)
+        self._saved_at = state.step
+        self.watchdog.alive()
+
+    def _take_up_pending(self) -> None:
+        """Losses that were not yet in a line of the record when the state was saved."""
+        place = self.session.precision.device.torch_device
+        pending = [math.nan if loss is None else loss for loss in self.state.pending_losses]
+        self.losses = [torch.tensor(loss, device=place) for loss in pending]
+        self.seconds = self.state.pending_seconds
 
     def _end(self, ending: str) -> Outcome:
+        self.writer.wait()
         peak = peak_memory_bytes(self.session.precision.device)
-        self._record("end", {"step": self.state.step, "state": ending, "peak_memory_bytes": peak})
+        fields = {"step": self.state.step, "state": ending, "peak_memory_bytes": peak}
+        self.reporter.record("end", fields)
         return Outcome(ending, self.state)
-
-    def _record(self, kind: str, fields: Mapping[str, Any]) -> None:
-        record = self.metrics.append(kind, fields)
-        append_log(self.run_folder.log_path, record)
-        self.listener.recorded(record)
 
 
 def dropout_seed(seed: int, step: int) -> int:

@@ -34,6 +34,8 @@ class Prefetcher:
         self._ready: dict[int, Future[tuple[Tensor, Tensor]]] = {}
 
     def __enter__(self) -> "Prefetcher":
+        # Now and not at the first step: where memory is short, there may be no room for a thread later.
+        self._pool.submit(lambda: None).result()
         return self
 
     def __exit__(

@@ -18,15 +18,19 @@ import torch
 import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
-from gptwright.errors import CheckpointError, RunError
+from gptwright.errors import GptwrightError, RunError
 from gptwright.files import replace_bytes, replace_text
 from gptwright.plan.promise import promise_document
-from gptwright.record.log_text import append_log, log_text
-from gptwright.record.metrics import MetricsFile, read_metrics, require_length
+from gptwright.record.lock import RunLock
+from gptwright.record.log_text import append_log
+from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
+from gptwright.train.checkpoint import LoadedCheckpoint, fixed_settings, load_checkpoint, require_space
+from gptwright.train.choose import choose_checkpoint, require_same_rate
+from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
 from gptwright.train.session import Session, build_session, tokenizer_of
+from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
 
 
@@ -38,13 +42,18 @@ class Prepared:
         run: its folder.
         session: what it trains.
         resumed: the checkpoint it goes on from; None at the beginning.
-        discarded: later checkpoints that were removed because an earlier one was asked for.
+        lock: keeps other processes out of the folder until the training ends.
+        discarded: later checkpoints that are removed because an earlier one was asked for, or is the newest
+            that is whole.
+        warnings: what a person should know before it goes on.
     """
 
     run: RunFolder
     session: Session
     resumed: LoadedCheckpoint | None
+    lock: RunLock
     discarded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def prepare_new(loaded: LoadedConfig) -> Prepared:
@@ -56,74 +65,126 @@ def prepare_new(loaded: LoadedConfig) -> Prepared:
     run = RunFolder(Path(loaded.config.out_dir))
     run.require_free()
     session = build_session(loaded)
-    run.create(session.config)
+    lock = run.create(session.config)
     try:
         _describe(run, session)
+        # Found out now rather than after hours: float32 weights and two moments.
+        require_space(run.checkpoints, 12 * session.parameters.total)
     except BaseException:
+        lock.release()
         run.remove()
         raise
-    return Prepared(run=run, session=session, resumed=None)
+    return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
 
 
-def prepare_resume(run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | None = None) -> Prepared:
-    """Puts a session into the state of a run's last (or a named) checkpoint.
+def prepare_resume(
+    run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | None = None, allow_lr_jump: bool = False
+) -> Prepared:
+    """Puts a session into the state of a run's newest whole (or a named) checkpoint.
+
+    Args:
+        run: the run.
+        loaded: its settings, with what the person changed.
+        checkpoint: which one; None takes the newest that is whole.
+        allow_lr_jump: whether the learning rate may jump up.
 
     Raises:
-        GptwrightError: the checkpoint is damaged, or settings or dataset have changed since.
+        GptwrightError: another process writes the run, no checkpoint is whole, or settings or dataset have
+            changed since.
     """
-    name = _chosen_checkpoint(run, checkpoint)
-    dataset_folder = run.read_facts().get("dataset", {}).get("folder")
-    session = build_session(loaded, dataset_folder=Path(dataset_folder) if dataset_folder else None)
-    if name is None:
-        return Prepared(run=run, session=session, resumed=None)
+    lock = RunLock(run.path)
+    try:
+        return _prepared_resume(run, loaded, lock, checkpoint, allow_lr_jump=allow_lr_jump)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _prepared_resume(
+    run: RunFolder, loaded: LoadedConfig, lock: RunLock, checkpoint: str | None, *, allow_lr_jump: bool
+) -> Prepared:
+    run.restore_replaced()
+    chosen = choose_checkpoint(run, checkpoint)
+    dataset_folder = run.dataset_folder()
+    session = build_session(loaded, dataset_folder=dataset_folder)
+    if chosen.name is None:
+        return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
     resumed = load_checkpoint(
         run,
-        name,
+        chosen.name,
+        payload=chosen.payload,
         model=session.model,
         optimizer=session.optimizer,
         scaler=session.scaler,
         fixed=fixed_settings(session.config, session.vocab_size),
         dataset_fingerprint=session.dataset.fingerprint,
     )
-    require_length(run.metrics_path, resumed.metrics_bytes)
-    later = tuple(other for other in run.checkpoint_names() if other > name)
-    return Prepared(run=run, session=session, resumed=resumed, discarded=later)
+    if not allow_lr_jump:
+        require_same_rate(run.load_config().config, session.config, step=resumed.state.step, run=run)
+    later = tuple(other for other in run.checkpoint_names() if other > chosen.name)
+    return Prepared(
+        run=run,
+        session=session,
+        resumed=resumed,
+        lock=lock,
+        discarded=later,
+        warnings=(*_warnings(lock), *chosen.warnings),
+    )
 
 
-def _chosen_checkpoint(run: RunFolder, asked: str | None) -> str | None:
-    names = run.checkpoint_names()
-    if asked is None:
-        # A crash between a checkpoint's rename and the pointer's leaves a newer whole one.
-        return names[-1] if names else None
-    if asked in ("last", "best"):
-        asked = run.pointed(asked) or asked
-    if asked not in names:
-        raise CheckpointError(
-            f"{run.path} has no checkpoint {asked!r}",
-            fix=f"it has {', '.join(names)}" if names else "it has none; resume without --checkpoint",
-        )
-    return asked
+def _warnings(lock: RunLock) -> tuple[str, ...]:
+    return (lock.warning,) if lock.warning else ()
 
 
-def train_prepared(prepared: Prepared, listener: Listener) -> Outcome:
-    """Trains a prepared run to its end, or until Ctrl-C or SIGTERM.
+def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None = None) -> Outcome:
+    """Trains a prepared run to its end, or until Ctrl-C or SIGTERM; lets go of its folder then.
+
+    Args:
+        prepared: the run.
+        listener: is told of every record and step.
+        hook: a command of the user's own that is told how it goes; see `gptwright.train.hook`.
 
     Raises:
-        RunFailedError: the loss is no longer a number.
+        RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
         DiskFullError: there is no room left.
     """
+    try:
+        told = Hook(hook, run=prepared.run.path)
+        try:
+            outcome = _train(prepared, listener, told)
+        except GptwrightError as error:
+            told.tell("failed", {"problem": error.problem, "why": error.why, "fix": error.fix})
+            raise
+        except Exception as error:
+            told.tell("failed", {"problem": f"{type(error).__name__}: {error}"})
+            raise
+        else:
+            told.tell(
+                outcome.ending,
+                {"step": outcome.state.step, "best_val_loss": outcome.state.best_val_loss},
+            )
+            return outcome
+        finally:
+            told.wait()
+    finally:
+        prepared.lock.release()
+
+
+def _train(prepared: Prepared, listener: Listener, hook: Hook) -> Outcome:
     run, session = prepared.run, prepared.session
     state = prepared.resumed.state if prepared.resumed else TrainState()
     _rewind(prepared)
     keep_bytes = prepared.resumed.metrics_bytes if prepared.resumed else 0
     metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
     try:
-        replace_text(run.log_path, log_text(read_metrics(run.metrics_path)))
+        run.rebuild_log()
         fields = {"step": state.step} if prepared.resumed else _start_fields(session)
         record = metrics.append("resume" if prepared.resumed else "start", fields)
         append_log(run.log_path, record)
         listener.recorded(record)
-        trainer = Trainer(session, run, state=state, metrics=metrics, listener=listener)
+        trainer = Trainer(session, run, state=state, metrics=metrics, listener=listener, hook=hook)
+        for warning in prepared.warnings:
+            trainer.reporter.acted("fallback", state.step, warning)
         with stop_on_signals() as stop:
             return trainer.train(stop)
     finally:
@@ -165,8 +226,9 @@ def require_unfinished(prepared: Prepared) -> None:
     if step >= max_iters:
         raise RunError(
             f"{prepared.run.path} has finished: it is at step {step} of max_iters = {max_iters}",
-            fix=f"for more steps: `gptwright resume {prepared.run.path} --max_iters={2 * step}"
-            f" --lr_decay_iters={2 * step}`",
+            fix=f"for more steps at the rate it ended with: `gptwright resume {prepared.run.path}"
+            f" --max_iters={2 * step}`; to raise the rate again, add --lr_decay_iters={2 * step}"
+            " --allow-lr-jump",
         )
 
 

@@ -76,6 +76,11 @@ class Session:
     facts: list[Fact]
     warnings: list[str]
 
+    @property
+    def compiled(self) -> bool:
+        """Whether `forward` is a compiled model."""
+        return self.forward is not self.model
+
 
 def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -> Session:
     """Checks a config against this machine and its dataset, and builds model and optimizer.

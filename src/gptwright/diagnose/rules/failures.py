@@ -5,17 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.allocations import decode_allocation
+from gptwright.arithmetic.allocations import TRIED, allocation_bytes, decode_allocation
 from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
 from gptwright.diagnose.machine import memory_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.guarded import skipped_steps
 from gptwright.facts import Fact, Origin, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind
-
-TRIED = re.compile(r"[Tt]ried to allocate (\d+(?:\.\d+)?) ?(GiB|MiB|KiB)")
-SCALE = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
 # Warnings that people ask about, each with what it means. Sources: the frameworks' own code, as named.
 WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -61,13 +59,18 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     """A loss of NaN or infinity never comes back by itself: every update after it is lost. Said is where it
     began, what came before it (the last number, the gradient norm, an evaluation), and what usually causes it
     with the precision that was used: in float16 overflow comes first. z-scores, MFU and step averages that
-    are printed as nan are not losses and are not counted. Source: nanoGPT issues 167, 215 and 383.
+    are printed as nan are not losses and are not counted, nor is a loss whose update a guard refused.
+    Source: nanoGPT issues 167, 215 and 383.
     """
     log = reading.log
     if log is None:
         return
     rows = [(int(log.train.line[i]), int(log.train.step[i])) for i in np.flatnonzero(log.train.loss_is_bad)]
     rows += [(int(log.evals.line[i]), int(log.evals.step[i])) for i in np.flatnonzero(log.evals.loss_is_bad)]
+    refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
+    # A refused update harms nothing, as long as numbers come after it.
+    last = int(finite.max(initial=0))
+    rows = [(line, step) for line, step in rows if step not in refused or line > last]
     if not rows:
         return
     line, step = min(rows)
@@ -144,8 +147,8 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
         reading.settings.integer("batch_size") or reading.settings.integer("micro_batch"),
     )
     causes = []
-    if tried:
-        size = float(tried[1]) * SCALE[tried[2]]
+    size = allocation_bytes(event.text)
+    if tried and size is not None:
         evidence.append(logged("allocation", int(size), event.line, unit="bytes"))
         message += f": {tried[1]} {tried[2]}"
         dtype = reading.machine.dtype

@@ -74,6 +74,8 @@ def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
             return _row(build, EVAL_ROW, record, EVAL_FIELDS, line)
         case "resume":
             build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
+        case "guard":
+            build.event(EventKind.GUARD, line, f"{record.get('what')}: {record.get('text')}")
         case "end":
             _end(build, record, line)
             if record.get("state") == "failed":
@@ -148,7 +150,7 @@ METRICS = Reader(
     whole=re.compile(r"^\{.*\}$"),
     special=_records,
     many=Many(end=_end_of_train_lines, rows=_train_rows, columns=TRAIN_ROW),
-    signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume)\""), 1.0),),
+    signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume|guard)\""), 1.0),),
 )
 LOG = Reader(
     format=FORMAT,

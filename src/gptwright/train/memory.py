@@ -1,0 +1,127 @@
+"""Out of memory: found in the first seconds where it can be, and answered with a smaller micro-batch.
+
+Half the micro-batch and twice the accumulation is the same step: the same sequences, tokens and order, and
+losses that are equal up to floating-point order. So a run whose micro-batch does not fit goes on with one
+that does, on a card of any size.
+
+On a GPU one step without effect is tried before the first, with gradients, moments and an evaluation, where
+memory peaks. On a CPU nothing is tried where the kernel would kill the process rather than refuse: there the
+memory model (`arithmetic.memory`) is compared with what the system allows.
+"""
+
+import gc
+from dataclasses import replace
+
+import torch
+
+from gptwright import units
+from gptwright.arithmetic.allocations import allocation_bytes, decode_allocation
+from gptwright.arithmetic.memory import training_memory
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.schema import TrainConfig
+from gptwright.errors import RunFailedError
+from gptwright.hardware.limits import MemoryLimit
+from gptwright.train.guards import step_unless
+from gptwright.train.session import Session
+
+# What torch's allocator on a CPU says, and Python's own, when the system refuses.
+CPU_REFUSALS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that an allocation failed, on whatever device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in text or any(refusal in text for refusal in CPU_REFUSALS)
+    )
+
+
+def shrunk(config: TrainConfig) -> TrainConfig | None:
+    """The same step cut finer: at most half the micro-batch; None where it is 1 already.
+
+    The new micro-batch divides the old one, so the sequences of a step and the windows of an evaluation stay
+    the same.
+    """
+    micro = next((d for d in range(config.batch_size // 2, 0, -1) if config.batch_size % d == 0), None)
+    if micro is None:
+        return None
+    pieces = config.batch_size // micro
+    return replace(
+        config,
+        batch_size=micro,
+        gradient_accumulation_steps=config.gradient_accumulation_steps * pieces,
+        eval_iters=config.eval_iters * pieces,
+        eval_batch_size=min(config.eval_batch_size or config.batch_size, micro),
+    )
+
+
+def free_what_is_left(session: Session) -> None:
+    """Drops gradients and the allocator's cache after a failed step."""
+    session.optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    if session.precision.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def explained(error: BaseException, shape: ModelShape, config: TrainConfig, dtype: str) -> str:
+    """Which tensor an allocation that failed was, as far as its size tells."""
+    size = allocation_bytes(str(error))
+    if size is None:
+        return "an allocation failed"
+    tensors = decode_allocation(size, shape, micro_batch=config.batch_size, dtype=dtype)
+    named = f", the size of {tensors[0]} bytes" if tensors else ""
+    return f"an allocation of {units.size(size)} failed{named}"
+
+
+def too_little_memory(said: str, config: TrainConfig) -> RunFailedError:
+    """The error of a step that cannot be made any smaller, or may not be."""
+    if config.batch_size == 1:
+        fix = "a smaller --block_size, --n_embd or --n_layer, --dtype=bfloat16, or a larger device"
+    else:
+        fix = f"--batch_size={config.batch_size // 2} with more accumulation, or --out_of_memory=shrink"
+    return RunFailedError(
+        f"out of memory with a micro-batch of {config.batch_size}: {said}",
+        why="not even one step fits" if config.batch_size == 1 else "out_of_memory = 'stop' is set",
+        fix=fix,
+    )
+
+
+def try_step(session: Session, config: TrainConfig) -> None:
+    """Makes a step that changes nothing, with all that a step ever allocates.
+
+    Raises:
+        RuntimeError: something did not fit.
+    """
+    place = session.precision.device.torch_device
+    tokens_BT = torch.zeros((config.batch_size, config.block_size), dtype=torch.int64, device=place)
+    session.model.train()
+    # Accumulating, gradients lie beside the activations: that is where memory peaks.
+    for _ in range(min(2, config.gradient_accumulation_steps)):
+        with session.precision.autocast():
+            loss = session.forward(tokens_BT, tokens_BT)
+        session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    step_unless(session.optimizer, torch.ones((), dtype=torch.bool, device=place))
+    session.optimizer.zero_grad(set_to_none=True)
+
+
+def predicted_bytes(session: Session, config: TrainConfig) -> int:
+    """What the memory model says that this process needs on a CPU."""
+    return training_memory(
+        session.model.shape,
+        micro_batch=config.batch_size,
+        dtype=session.precision.dtype,
+        compiled=session.compiled,
+        accumulation=config.gradient_accumulation_steps,
+        device_kind="cpu",
+        optimizer=config.optimizer,
+    ).total
+
+
+def foreseen(needed: int, limit: MemoryLimit) -> str:
+    """Why a micro-batch is not even tried."""
+    return (
+        f"a step would need about {units.size(needed)}, and {units.size(limit.limit_bytes)} are there"
+        f" ({limit.source}), beyond which the system kills the process"
+    )

@@ -1,0 +1,66 @@
+"""Going back to the last good checkpoint and past a bad stretch of data.
+
+Good is the newest whole checkpoint from before the first update that was refused. The run goes on from there
+with the batches after the stretch, from the second time on at half the rate. The record is cut as a resume
+cuts it, one line says what happened, and the checkpoint is written anew with the changed state, so that a
+crash right after changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from gptwright.record.run import RunFolder, checkpoint_name
+from gptwright.train.checkpoint import LoadedCheckpoint, fixed_settings, load_checkpoint
+from gptwright.train.guards import RATE_FACTOR
+from gptwright.train.retention import before_trouble
+from gptwright.train.seal import damage_of
+from gptwright.train.session import Session
+from gptwright.train.state import TrainState
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A run put back into a checkpoint, with the state that it goes on with."""
+
+    loaded: LoadedCheckpoint
+    state: TrainState
+    batches_passed_over: int
+
+
+def roll_back(
+    run: RunFolder, session: Session, state: TrainState, *, first: int, last: int
+) -> WentBack | None:
+    """Puts a session back; None where no good checkpoint is left.
+
+    Args:
+        run: its checkpoints; later ones than the one taken are removed.
+        session: its model, optimizer and scaler are overwritten.
+        state: where the run is.
+        first: the first update of the trouble.
+        last: the last one; the batches up to it are passed over.
+    """
+    names = run.checkpoint_names()
+    before = before_trouble(run, first)
+    good = next((name for name in reversed(before) if damage_of(run.checkpoints / name) is None), None)
+    if good is None:
+        return None
+    loaded = load_checkpoint(
+        run,
+        good,
+        model=session.model,
+        optimizer=session.optimizer,
+        scaler=session.scaler,
+        fixed=fixed_settings(session.config, session.vocab_size),
+        dataset_fingerprint=session.dataset.fingerprint,
+    )
+    back = loaded.state
+    batches = last - back.step + 1
+    back.passed_over.append((back.step, batches))
+    back.rollbacks = state.rollbacks + 1
+    back.elapsed_seconds, back.kept_at_seconds = state.elapsed_seconds, state.kept_at_seconds
+    if back.rollbacks > 1:
+        back.rate_scale = state.rate_scale * RATE_FACTOR
+    for later in reversed([name for name in names if name > good]):
+        run.remove_checkpoint(later)
+    if back.best_step is not None and checkpoint_name(back.best_step) in run.checkpoint_names():
+        run.point("best", checkpoint_name(back.best_step))
+    return WentBack(loaded, back, batches)

@@ -1,0 +1,46 @@
+"""What changes while a run trains, besides weights and optimizer: small numbers that a checkpoint holds as
+JSON, and from which the rest of the run follows."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainState:
+    """Where a run is.
+
+    Attributes:
+        step: updates done, refused ones included.
+        best_val_loss: lowest validation loss so far; None before the first evaluation.
+        best_step: where it was.
+        last_eval_step: the latest step that was evaluated; None before the first.
+        pending_losses: losses of steps since the last line of metrics; None for one that is no number.
+        pending_seconds: training time of those steps.
+        passed_over: stretches of the data that a rollback left out: from this step on, so many batches.
+        rate_scale: what the schedule's learning rate is multiplied by since a second rollback.
+        rollbacks: how often the run went back.
+        skipped: steps whose update was refused, of the last thousand.
+        recent_norms: logarithms of the gradient norms that a spike is measured against.
+        norms_seen: how many norms went through that window.
+        elapsed_seconds: time that the run's processes trained, evaluated and saved, by a clock that only runs
+            forward.
+        kept_at_seconds: of these, when a checkpoint was last kept for good.
+    """
+
+    step: int = 0
+    best_val_loss: float | None = None
+    best_step: int | None = None
+    last_eval_step: int | None = None
+    pending_losses: list[float | None] = field(default_factory=list)
+    pending_seconds: float = 0.0
+    passed_over: list[tuple[int, int]] = field(default_factory=list)
+    rate_scale: float = 1.0
+    rollbacks: int = 0
+    skipped: list[int] = field(default_factory=list)
+    recent_norms: list[float] = field(default_factory=list)
+    norms_seen: int = 0
+    elapsed_seconds: float = 0.0
+    kept_at_seconds: float = 0.0
+
+    def batch_number(self, step: int) -> int:
+        """Which batch of the data's order a step sees: its own number, but for stretches passed over."""
+        return step + sum(batches for begin, batches in self.passed_over if begin <= step)
