@@ -3,8 +3,8 @@
 #   make test    install the rest and run the whole test suite
 #   make check   format, lint, types, import floors
 #   make format  rewrite the code as `make check` wants it
-#   make pictures  train the demo twice and take the pictures of README and docs from its reports
 #   make torture 300 kills and everything else that can happen to a run (some minutes)
+#   make pictures  train the demo thrice and take the pictures of README and docs
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,7 +32,8 @@ pictures: $(VENV)/.dev chromium
 	$(BIN)/gptwright train demo --plain --dataset=$$(echo build/pictures/*_char) \
 		--out_dir=build/pictures/a-third-of-the-rate --learning_rate=3e-4 --min_lr=3e-5
 	GPTWRIGHT_PICTURES=docs/pictures GPTWRIGHT_PICTURED=build/pictures/run-1:build/pictures/a-third-of-the-rate \
-		$(BIN)/python -m pytest -q tests/report/test_pictures_of_pages.py
+		$(BIN)/python -m pytest -q tests/report/test_pictures_of_pages.py \
+		tests/report/live/test_picture_of_watch.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,9 +1,9 @@
 """What each ingredient of the fast recipe is worth: the recipe without it, over several seeds.
 
-    python benchmarks/ingredients.py --text tinyshakespeare.txt [--preset shakespeare] [--seeds 3] [--out FILE]
+    python benchmarks/ingredients.py --text tinyshakespeare.txt [--seeds 3] [--only NAME …] [--out FILE]
 
-Every run has the preset's steps and batch; the validation loss is over the whole split. Steps, not seconds, are
-held fixed, so an ingredient's own cost is not in these figures (Muon's is: docs/performance.md).
+Every run has the preset's steps and batch; the validation loss is over the whole split. Steps, not seconds,
+are held fixed, so an ingredient's own cost is not in these figures (Muon's is: docs/performance.md).
 """
 
 import argparse

@@ -85,8 +85,8 @@ def test_tokens_per_step_and_accumulation_must_agree() -> None:
 
 
 def test_nanogpts_other_settings_are_accepted_and_said_to_do_nothing() -> None:
-    loaded = load_config([], {"wandb_log": "True", "always_save_checkpoint": "False", "backend": "gloo"})
-    assert set(loaded.without_effect) == {"wandb_log", "always_save_checkpoint", "backend"}
+    loaded = load_config([], {"always_save_checkpoint": "False", "backend": "gloo"})
+    assert set(loaded.without_effect) == {"always_save_checkpoint", "backend"}
     assert loaded.config == TrainConfig()
 
 

@@ -89,14 +89,14 @@ def test_a_guessed_vocabulary_yields_to_the_one_that_is_asked_for(
 
 
 def test_the_startup_table_has_every_setting_and_derived_value_with_its_origin(tiny: dict[str, str]) -> None:
-    loaded = load_config(["shakespeare-char-cpu"], tiny | {"wandb_log": "True"})
+    loaded = load_config(["shakespeare-char-cpu"], tiny | {"backend": "gloo"})
     facts = {fact.name: fact for fact in build_session(loaded).facts}
     assert set(FIELDS) <= set(facts)
     assert all(fact.reason for fact in facts.values())
     assert (facts["n_layer"].value, facts["n_layer"].reason) == (2, "option")
     assert facts["beta2"].reason == "preset shakespeare-char-cpu"
     assert facts["bias"].reason == "default"
-    assert (facts["wandb_log"].text, facts["wandb_log"].reason[:12]) == ("no effect", "metrics go t")
+    assert (facts["backend"].text, facts["backend"].reason[:12]) == ("no effect", "one process ")
     assert facts["tokens per step"].value == 4 * 2 * 16
     assert facts["planned tokens"].value == 24 * 4 * 2 * 16
     assert facts["peak"].origin == Origin.MEASURED

@@ -28,11 +28,15 @@ VERBS = {
     "compare": "what differs between runs, and who is ahead beyond the noise",
     "bench": "this machine's peaks; this trainer beside another one, in the same run",
     "report": "one HTML page of a run or of several, that opens offline and can be mailed",
+    "watch": "all runs of a folder in the browser, live; and the diagnosis of a pasted log",
 }
 
 
-# Packages that come with the extra `train`; the base install does without them.
-TRAIN_EXTRA = ("torch", "safetensors", "psutil", "tiktoken", "tokenizers")
+# Packages that the base install does without, and the extra that brings them.
+EXTRAS = {
+    **dict.fromkeys(("torch", "safetensors", "psutil", "tiktoken", "tokenizers"), "train"),
+    **dict.fromkeys(("starlette", "uvicorn"), "serve"),
+}
 
 
 class Verbs(click.Group):
@@ -85,10 +89,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return 2
     except ModuleNotFoundError as error:
-        if error.name not in TRAIN_EXTRA:
+        if error.name not in EXTRAS:
             raise
         click.echo(f"error: this needs the package {error.name}, which is not installed", err=True)
-        click.echo("  fix: pip install 'gptwright[train]'", err=True)
+        click.echo(f"  fix: pip install 'gptwright[{EXTRAS[error.name]}]'", err=True)
         return 2
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)

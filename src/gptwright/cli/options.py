@@ -30,9 +30,12 @@ def schema_options(command: Command) -> Command:
     """Adds `--field=value` for every field of the schema."""
     for field in reversed(list(FIELDS.values())):
         default = "" if field.default is None else f"  [default: {field.default}]"
-        command = click.option(f"--{field.name}", metavar="VALUE", help=f"{field.description}{default}")(
-            command
+        # A switch may be named without a value, where another option or nothing follows.
+        switch: dict[str, Any] = {"is_flag": False, "flag_value": "True"} if field.kind is bool else {}
+        option = click.option(
+            f"--{field.name}", metavar="VALUE", help=f"{field.description}{default}", **switch
         )
+        command = option(command)
     return command
 
 

@@ -1,5 +1,6 @@
 """What `train`, `resume` and `demo` share: show the start, train under a screen, show the end."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ from rich.markup import escape
 
 from gptwright.config.load import LoadedConfig
 from gptwright.record.metrics import read_metrics
+from gptwright.record.progress import RunProgress
 from gptwright.record.run import RunFolder
+from gptwright.report.loggers.views import Views
 from gptwright.report.promise import show_outcome, show_promise
 from gptwright.report.terminal import show_startup, show_summary
-from gptwright.report.training import training_screen
+from gptwright.report.training_screen import training_screen
+from gptwright.train.listeners import Listeners
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
 
 
@@ -46,10 +50,17 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
         console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     if prepared.discarded:
         console.print(f"removing later checkpoints: {', '.join(prepared.discarded)}")
-    first_step = prepared.resumed.state.step if prepared.resumed else 0
-    screen = training_screen(console, plain=plain, max_iters=session.config.max_iters, first_step=first_step)
-    with screen:
-        outcome = train_prepared(prepared, screen, hook=hook)
+    progress = RunProgress(
+        max_iters=session.config.max_iters,
+        eval_interval=session.config.eval_interval,
+        step=prepared.resumed.state.step if prepared.resumed else 0,
+    )
+    views = Views(run.path, session.config, partial(_warn, console))
+    with training_screen(console, plain=plain, progress=progress, folder=run.path) as screen:
+        try:
+            outcome = train_prepared(prepared, Listeners(screen, views), hook=hook)
+        finally:
+            views.close()
     records = read_metrics(run.metrics_path)
     show_summary(console, records, folder=str(run.path))
     show_outcome(console, session.promise, records)
@@ -68,3 +79,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
         "best_step": outcome.state.best_step,
         "evaluations": [record for record in records if record["kind"] == "eval"],
     }
+
+
+def _warn(console: Console, text: str) -> None:
+    console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)

@@ -121,7 +121,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _typed(name: str, text: str) -> Any:
     """A literal as nanoGPT reads options: `0.1`, `True`, `1e-3`; anything else is a string."""
-    if name in FIELDS and FIELDS[name].kind is str:
+    if name in FIELDS and str in FIELDS[name].kinds:
         return text
     try:
         return ast.literal_eval(text)

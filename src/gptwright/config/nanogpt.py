@@ -39,9 +39,6 @@ OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = Ma
 WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
     {
         "always_save_checkpoint": "the newest and the best checkpoint are both kept, whatever it says",
-        "wandb_log": "metrics go to metrics.jsonl in the run folder",
-        "wandb_project": "metrics go to metrics.jsonl in the run folder",
-        "wandb_run_name": "metrics go to metrics.jsonl in the run folder",
         "backend": "one process trains, so nothing is communicated",
     }
 )

@@ -152,6 +152,12 @@ class TrainConfig:
     )
     compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
 
+    # loggers, beside the record in metrics.jsonl; they need the extra `log`
+    tensorboard: bool = setting(False, "write TensorBoard event files into out_dir/tensorboard")
+    wandb_log: bool = setting(False, "log to Weights & Biases; WANDB_MODE=offline writes files")
+    wandb_project: str = setting("gptwright", "the project of wandb_log")
+    wandb_run_name: str | None = setting(None, "the run's name there; default: that of out_dir")
+
     @property
     def ingredients(self) -> Ingredients:
         """Those of `arch`, and what was asked for beside it."""

@@ -77,10 +77,20 @@ def open_run(path: str, stated: Mapping[str, Value] | None = None) -> RunEvidenc
 
 
 def _folder(folder: Path, given: Mapping[str, Fact]) -> RunEvidence:
-    config = _config(folder)
-    facts = {**_recorded_facts(folder), **_facts_file(folder / "facts.toml"), **given}
+    config, stated = beside(folder)
+    facts = {**stated, **given}
     log = _log(folder, needed=config is None)
     return RunEvidence(path=str(folder), log=log, config=config, stated=facts)
+
+
+def beside(folder: Path) -> tuple[ConfigEvidence | None, dict[str, Fact]]:
+    """What lies beside a log: the config, and the facts of run.json and facts.toml.
+
+    Raises:
+        RunError: there are two configs, or a stated fact is unknown or of the wrong type.
+        ConfigError: the config cannot be read.
+    """
+    return _config(folder), {**_recorded_facts(folder), **_facts_file(folder / "facts.toml")}
 
 
 def _config(folder: Path) -> ConfigEvidence | None:

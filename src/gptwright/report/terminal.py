@@ -4,6 +4,8 @@ Paths and commands are never wrapped, so that they can be copied. Nothing here c
 facts.
 """
 
+import io
+import sys
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -19,7 +21,13 @@ PIPE_WIDTH = 120
 
 
 def console_for(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal; in a pipe, wide enough for the tables."""
+    """A console as wide as the terminal; in a pipe, wide enough for the tables.
+
+    A character that the terminal's encoding does not have becomes a question mark there, and no traceback.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
     console = Console(stderr=stderr, highlight=False, soft_wrap=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPE_WIDTH)
 

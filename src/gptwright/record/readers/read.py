@@ -103,7 +103,9 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     for block, number, torn in text.blocks():
         passage.block(block, number, torn=torn)
     passage.end()
-    return _evidence(text, reader, passage.build)
+    return evidence_of(
+        text.name, lines_read=text.lines_read, hazards=text.hazards, reader=reader, build=passage.build
+    )
 
 
 def _sample(text: Text) -> list[str]:
@@ -181,7 +183,18 @@ def _width(reader: Reader, sample: list[str]) -> int:
     return max(widths) if longer <= LONGER_THAN_WRAPPED * len(sample) else 0
 
 
-def _evidence(text: Text, reader: Reader, build: Builder) -> LogEvidence:
+def evidence_of(
+    name: str, *, lines_read: int, hazards: Mapping[str, int], reader: Reader, build: Builder
+) -> LogEvidence:
+    """The evidence of what a reader has put together.
+
+    Args:
+        name: the file, or `-`.
+        lines_read: its lines.
+        hazards: what was taken out of its text, with its count.
+        reader: whose log it is.
+        build: the rows, facts and events.
+    """
     train, evals = Rows("train", build), Rows("eval", build)
     build.hazards["repeated lines"] += train.drop_repeats() + evals.drop_repeats()
     log_format = (reader.finish(build, train, evals) if reader.finish else None) or reader.format
@@ -193,10 +206,10 @@ def _evidence(text: Text, reader: Reader, build: Builder) -> LogEvidence:
         build.hazards["runs in one file"] = segments.runs
     return LogEvidence(
         format=log_format,
-        path=text.name,
-        lines_read=text.lines_read,
+        path=name,
+        lines_read=lines_read,
         lines_skipped=build.lines_skipped,
-        hazards={name: count for name, count in (text.hazards + build.hazards).items() if count},
+        hazards={name: count for name, count in (Counter(hazards) + build.hazards).items() if count},
         header=build.header,
         settings=build.settings,
         train=train_lines(train, segments.train),

@@ -1,0 +1,76 @@
+"""The picture of the live page in README and docs, taken of a real run while it trains.
+
+`make pictures` runs it with GPTWRIGHT_PICTURED (run folders, of whose folder the page is) and
+GPTWRIGHT_PICTURES (where the pictures go); the test suite takes it of a small run.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TINY, as_arguments
+from tests.report.live.conftest import OpenTab, Serve
+
+LARGEST = 300_000
+# Enough of the curve to be worth a picture.
+SHARE = 0.4
+
+
+def start_training(
+    folder: Path, dataset: Path, *, preset: list[str], steps: int
+) -> "subprocess.Popen[bytes]":
+    options = (
+        {}
+        if preset
+        else TINY | {"max_iters": str(steps), "lr_decay_iters": str(steps), "eval_interval": "40"}
+    )
+    arguments = as_arguments(options | {"dataset": str(dataset), "out_dir": str(folder)})
+    return subprocess.Popen(
+        [sys.executable, "-m", "gptwright", "train", *preset, "--plain", *arguments],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.mark.slow
+def test_the_picture_shows_a_run_that_trains(
+    serve: Serve, open_tab: OpenTab, dataset: Path, tmp_path: Path
+) -> None:
+    pictured = os.environ.get("GPTWRIGHT_PICTURED", "").split(":")[0]
+    folder = Path(pictured).parent if pictured else tmp_path / "runs"
+    pictures = Path(os.environ.get("GPTWRIGHT_PICTURES") or tmp_path / "pictures")
+    pictures.mkdir(parents=True, exist_ok=True)
+    if pictured:
+        shutil.rmtree(folder / "still-training", ignore_errors=True)
+        corpus = next(folder.glob("*_char"))
+        training = start_training(folder / "still-training", corpus, preset=["demo"], steps=0)
+    else:
+        training = start_training(folder / "still-training", dataset, preset=[], steps=2000)
+    try:
+        log = folder / "still-training" / "metrics.jsonl"
+        while not log.exists() or share_of(log) < SHARE:
+            assert training.poll() is None
+            time.sleep(0.3)
+        for name, width, scheme in (("watch", 1280, "light"), ("watch-phone", 390, "dark")):
+            page = open_tab(serve(folder), "#run=still-training", width=width, scheme=scheme).page
+            page.wait_for_selector("#run-findings *", timeout=60_000)
+            page.wait_for_selector("#run-charts .plot")
+            assert page.inner_text("#run-state") == "running"
+            page.screenshot(path=pictures / f"{name}.png")
+            assert 10_000 < (pictures / f"{name}.png").stat().st_size < LARGEST
+    finally:
+        training.terminate()
+        training.wait(timeout=60)
+
+
+def share_of(log: Path) -> float:
+    text = log.read_text("utf-8")
+    steps = re.findall(r'"kind": "train".*?"step": (\d+)', text)
+    planned = re.search(r'"max_iters": (\d+)', text)
+    return int(steps[-1]) / int(planned[1]) if steps and planned else 0.0
