@@ -26,8 +26,10 @@ class TrainConfig:
     eval_only: bool = setting(False, "evaluate once and stop")
     checkpoint_interval: int = setting(0, "steps between checkpoints; 0: one after each evaluation", least=0)
     keep_checkpoints: int = setting(2, "newest checkpoints to keep, beside the best one", least=2)
-    init_from: Literal["scratch", "resume"] = setting(
-        "scratch", "scratch: new weights; resume: go on from out_dir's last checkpoint"
+    init_from: str = setting(
+        "scratch",
+        "scratch; resume: go on from out_dir's last checkpoint; gpt2, gpt2-medium, gpt2-large, gpt2-xl, a"
+        " folder of Hugging Face's, a nanoGPT or llm.c checkpoint, a run: start from its weights",
     )
 
     # data
