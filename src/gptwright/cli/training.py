@@ -17,7 +17,8 @@ from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_u
 
 def train_and_show(loaded: LoadedConfig, console: Console, *, plain: bool) -> dict[str, Any]:
     """Trains a new run; returns what `--json` prints."""
-    return _show(prepare_new(loaded), console, plain=plain)
+    prepared = prepare_new(loaded, say=lambda sentence: console.print(escape(sentence), soft_wrap=True))
+    return _show(prepared, console, plain=plain)
 
 
 def resume_and_show(

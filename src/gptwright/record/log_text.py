@@ -17,8 +17,9 @@ def log_lines(record: Record) -> Sequence[str]:
     match record["kind"]:
         case "start":
             return _start_lines(record)
-        case "resume":
-            return [f"Resuming training from step {record['step']}"]
+        case "resume" | "import" as kind:
+            words = "Resuming training from" if kind == "resume" else f"{record['origin']}, imported at"
+            return [f"{words} step {record['step']}"]
         case "eval":
             return [_eval_line(record)]
         case "train":

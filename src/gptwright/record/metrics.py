@@ -9,6 +9,9 @@ Kinds of line, each with `"v": 1`, `kind`, and `time` (seconds since 1970):
 - `train`: `step`, `loss`, `loss_mean` since the line before, `lr`, `grad_norm`, `seconds` a step without
   evaluations and checkpoints, `tokens_per_second`, `mfu`, `tokens` so far;
 - `eval`: `step`, `seconds`, and for `train` and `val` each `…_loss`, `…_loss_standard_error`, `…_windows`;
+- `import`: `step`, `origin` and `best_val_loss` of a model from elsewhere, before the first start;
+- `score`: what `gptwright eval` found: `step`, `checkpoint`, `text`, `loss`, `loss_standard_error`,
+  `perplexity`, `bits_per_byte`, `windows`, `tokens`, `bytes`, `context`;
 - `end`: `step` and `state`: `finished`, `stopped` (by a signal) or `failed`.
 """
 

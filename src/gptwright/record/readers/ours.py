@@ -69,6 +69,8 @@ def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
             return _row(build, EVAL_ROW, record, EVAL_FIELDS, line)
         case "resume":
             build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
+        case "import" | "score":
+            pass
         case "end":
             if record.get("state") == "failed":
                 build.event(EventKind.ERROR, line, f"failed: {record.get('reason')}")
