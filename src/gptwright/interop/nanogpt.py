@@ -122,7 +122,10 @@ def _read_moments(file: TorchFile, optimizer: Any, wanted: Mapping[str, tuple[in
     if not state:
         return None
     order = optimizer_order(wanted)
-    groups = [len(group["params"]) for group in optimizer["param_groups"]]
+    try:
+        groups = [len(group["params"]) for group in optimizer["param_groups"]]
+    except (KeyError, TypeError):
+        raise _other_optimizer(file.path, "it has no groups of parameters") from None
     decayed = sum(len(shape) >= 2 for shape in wanted.values())
     numbered = isinstance(state, dict) and state.keys() == set(range(len(order)))
     if not numbered or groups != [decayed, len(order) - decayed]:
@@ -130,7 +133,7 @@ def _read_moments(file: TorchFile, optimizer: Any, wanted: Mapping[str, tuple[in
     moments: dict[str, dict[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}}
     for index, name in enumerate(order):
         for moment, tensors in moments.items():
-            stored = state[index].get(moment)
+            stored = state[index].get(moment) if isinstance(state[index], dict) else None
             if not isinstance(stored, StoredTensor) or stored.shape != wanted[name]:
                 raise _other_optimizer(file.path, f"number {index} has no {moment} of {name}'s shape")
             tensors[name] = file.tensor(stored).to(torch.float32)
