@@ -41,15 +41,9 @@ def test_a_name_is_fetched_with_its_size_said_resumed_verified_and_used_offline(
         assert damaged.returncode == 2
         assert "model.safetensors of openai-community/gpt2 arrived damaged" in damaged.stderr
         assert not (tmp_path / "b").exists()
-        there.damage = set()
-        again = imported(tmp_path / "b", there, tmp_path / "other")
-        assert again.returncode == 0, again.stderr  # nothing of the damaged file was kept
+        assert not list((tmp_path / "other").rglob("model.safetensors"))
     offline = imported(tmp_path / "c", "http://127.0.0.1:9", tmp_path / "home", HF_HUB_OFFLINE="1")
     assert offline.returncode == 0, offline.stderr
     assert "downloading" not in offline.stderr
     folders = [tmp_path / name / "checkpoints" / "step-00000000" / "model.safetensors" for name in "ac"]
     assert folders[0].read_bytes() == folders[1].read_bytes()
-    nothing = imported(tmp_path / "d", "http://127.0.0.1:9", tmp_path / "empty", HF_HUB_OFFLINE="1")
-    assert nothing.returncode == 2
-    assert "openai-community/gpt2 is not in the cache" in nothing.stderr
-    assert "gptwright import gpt2 --out DIR" in nothing.stderr
