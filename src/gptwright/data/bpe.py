@@ -228,9 +228,14 @@ def _byte_of_symbol() -> dict[str, int]:
     return table
 
 
+@cache
+def _symbol_of_byte() -> dict[int, str]:
+    return {byte: symbol for symbol, byte in _byte_of_symbol().items()}
+
+
 def symbols_of_bytes(token: bytes) -> str:
     """Bytes as GPT-2's files write them: one printable character each."""
-    table = {byte: symbol for symbol, byte in _byte_of_symbol().items()}
+    table = _symbol_of_byte()
     return "".join(table[byte] for byte in token)
 
 
