@@ -28,7 +28,7 @@ from tests.interop.conftest import MakeRun, assert_same_run, nanogpts_checkpoint
 from tests.model.models import random_ids, shape_of, vivid_model
 
 
-def update(model: Any, optimizer: torch.optim.Optimizer, batch: torch.Tensor, rate: float) -> float:
+def update(model: Any, optimizer: Any, batch: torch.Tensor, rate: float) -> float:
     """One step as nanoGPT makes it; returns the loss before it."""
     found = model(batch[:, :-1], batch[:, 1:])
     loss = found[1] if isinstance(found, tuple) else found

@@ -85,8 +85,16 @@ def checked_shape(place: str, sizes: Mapping[str, Any], *, bias: bool, tied: boo
             f"{place} gives n_embd = {sizes['n_embd']} and n_head = {sizes['n_head']}",
             why="every attention head takes n_embd / n_head channels",
         )
-    numbers = {name: int(sizes[name]) for name in _LARGEST}
-    return ModelShape(**numbers, bias=bias, tie_weights=tied, dropout=float(sizes.get("dropout") or 0.0))
+    return ModelShape(
+        n_layer=sizes["n_layer"],
+        n_head=sizes["n_head"],
+        n_embd=sizes["n_embd"],
+        block_size=sizes["block_size"],
+        vocab_size=sizes["vocab_size"],
+        bias=bias,
+        tie_weights=tied,
+        dropout=float(sizes.get("dropout") or 0.0),
+    )
 
 
 def parameter_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
@@ -130,9 +138,9 @@ def taken(wanted: Mapping[str, tuple[int, ...]], read: Callable[[str], Tensor]) 
 
 def shape_settings(shape: ModelShape) -> dict[str, Any]:
     """The settings that make a model of a shape; dropout is not one of its weights."""
-    settings = asdict(shape)
+    settings: dict[str, Any] = asdict(shape)
     del settings["dropout"]
-    parts = settings.pop("ingredients")
+    parts: dict[str, Any] = settings.pop("ingredients")
     return settings | ({"arch": "gpt2"} if shape.ingredients == GPT2 else {}) | parts
 
 
