@@ -30,7 +30,7 @@ from tests.model.models import random_ids, shape_of, vivid_model
 
 def update(model: Any, optimizer: Any, batch: torch.Tensor, rate: float) -> float:
     """One step as nanoGPT makes it; returns the loss before it."""
-    found = model(batch[:, :-1], batch[:, 1:])
+    found = model(batch[:, :-1].contiguous(), batch[:, 1:].contiguous())
     loss = found[1] if isinstance(found, tuple) else found
     for group in optimizer.param_groups:
         group["lr"] = rate
