@@ -128,7 +128,8 @@ def openai_like(folder: Path) -> Any:
     torch.manual_seed(3)
     theirs: Any = GPT2LMHeadModel(
         GPT2Config(n_layer=2, n_head=2, n_embd=16, n_positions=32, vocab_size=50257, initializer_range=0.1)
-    ).eval()
+    )
+    theirs.eval()
     folder.mkdir()
     tensors = {
         name.removeprefix("transformer."): tensor.contiguous()
