@@ -1,4 +1,4 @@
-"""The commands of docs/data.md, as they are printed there, on generated Parquet and with a small model."""
+"""The commands of the docs, as they are printed there, on generated data and with small models."""
 
 import re
 import shlex
@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Answer
+from tests.cli.test_interop import FINETUNE, TEXT
+from tests.conftest import Answer, as_arguments
+from tests.interop.test_gpt2_folder import openai_like
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "data.md"
 SMALLER = [
@@ -56,3 +58,40 @@ def test_the_way_from_an_empty_disk_to_the_first_step(
             assert "passes over train" in answer.out
             assert "verified" in answer.out
     assert (tmp_path / "out-124m" / "checkpoints" / "step-00000002").is_dir()
+
+
+def blocks_of(page: str, language: str = "") -> list[str]:
+    """The code blocks of a page of docs."""
+    text = (PAGE.parent / page).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def test_the_commands_of_interop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dataset: Path,
+    tiny: dict[str, str],
+    gptwright: Callable[..., Answer],
+) -> None:
+    """On a checkpoint of nanoGPT's layout and a folder of OpenAI's, both made here."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine").symlink_to(dataset)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "finetune_shakespeare.py").write_text(FINETUNE)
+    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "some.txt").write_text("to be or not")
+    assert gptwright("prepare", "text.txt", "--tokenizer", "gpt2", "--out", "data/shakespeare").status == 0
+    openai_like(tmp_path / "my-gpt2")
+    assert gptwright("train", *as_arguments(tiny | {"out_dir": "first", "max_iters": "6"})).status == 0
+    assert gptwright("export", "first", "--format", "nanogpt", "--out", "nanoGPT/out").status == 0
+    for line in "".join(blocks_of("interop.md")).splitlines():
+        program, verb, *arguments = shlex.split(line)
+        assert program == "gptwright"
+        smaller = ["--device=cpu", "--block_size=8"] if verb == "train" else []
+        answer = gptwright(verb, *arguments, *smaller)
+        assert answer.status == 0, (line, answer.err)
+    assert (tmp_path / "out-mine" / "checkpoints" / "step-00000012").is_dir()
+    assert {path.name for path in (tmp_path / "mine-gguf").iterdir()} == {"model.gguf"}
+    (example,) = blocks_of("interop.md", "python")
+    exec(compile(example, "interop.md", "exec"), {})

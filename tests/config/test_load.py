@@ -44,13 +44,13 @@ def test_options_are_read_as_nanogpt_reads_them() -> None:
 
 def test_all_problems_come_in_one_message(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
-    bad.write_text("import os\nn_head = 6\n")
+    bad.write_text("from os import path\nn_head = 6\n")
     text = error_of(
         [str(bad), "shakespeare-charr"],
         {"n_layr": "4", "n_embd": "100", "n_head": "6", "learning_rate": "abc", "dropout": "1.5"},
     )
     assert text.startswith("6 settings cannot be used:")
-    assert f"{bad}:1 is not an assignment of a literal: import os" in text
+    assert f"{bad}:1 is not an assignment of a literal: from os import path" in text
     assert "no config file and no preset is called 'shakespeare-charr'" in text
     assert "use shakespeare-char" in text
     assert "unknown setting --n_layr" in text

@@ -6,6 +6,7 @@ called, so that help starts in a blink.
 
 import difflib
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -24,11 +25,14 @@ VERBS = {
     "train": "train a GPT; writes a run folder",
     "resume": "go on exactly where a run stopped",
     "sample": "generate text from a run",
+    "eval": "loss with its error, perplexity and bits per byte, on validation or any text",
     "diagnose": "what the numbers of a run say, with evidence; any trainer's log",
     "compare": "what differs between runs, and who is ahead beyond the noise",
     "bench": "this machine's peaks; this trainer beside another one, in the same run",
     "report": "one HTML page of a run or of several, that opens offline and can be mailed",
     "watch": "all runs of a folder in the browser, live; and the diagnosis of a pasted log",
+    "import": "a checkpoint of nanoGPT, llm.c or Hugging Face's GPT-2 to a run folder",
+    "export": "a run to Hugging Face, nanoGPT or GGUF",
 }
 
 
@@ -54,7 +58,9 @@ class Verbs(click.Group):
                 f"there is no verb {cmd_name!r}"
                 + (f"; did you mean {near[0]!r}?" if near else f"; verbs are {', '.join(VERBS)}")
             )
-        command = importlib.import_module(f"gptwright.cli.{cmd_name}").command
+        # `import` is a word of Python's, and no module can be called that.
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = importlib.import_module(f"gptwright.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

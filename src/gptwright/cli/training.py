@@ -23,7 +23,8 @@ def train_and_show(
     loaded: LoadedConfig, console: Console, *, plain: bool, hook: str | None = None
 ) -> dict[str, Any]:
     """Trains a new run; returns what `--json` prints."""
-    return _show(prepare_new(loaded), console, plain=plain, hook=hook)
+    prepared = prepare_new(loaded, say=lambda sentence: console.print(escape(sentence), soft_wrap=True))
+    return _show(prepared, console, plain=plain, hook=hook)
 
 
 def resume_and_show(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config
+from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config, why_without_effect
+from gptwright.config.pretrained import GPT2_MODELS, settled_by_weights
 from gptwright.config.schema import FIELDS, TrainConfig, problems_of, with_accumulation
 from gptwright.errors import ConfigError
 
@@ -65,16 +66,28 @@ def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None
             settings |= read_source(source)
         except ConfigError as problem:
             problems.append(problem)
-    settings |= {name: Setting(_typed(name, text), "option") for name, text in (options or {}).items()}
-    return _checked(settings, problems)
+    settings |= option_settings(options or {})
+    return check_settings(settings, problems)
 
 
-def _checked(settings: Mapping[str, Setting], problems: list[ConfigError]) -> LoadedConfig:
-    """Validates settings against the schema and raises all problems together, those so far included."""
-    without_effect = {name: WITHOUT_EFFECT[name] for name in settings if name in WITHOUT_EFFECT}
-    given = {name: setting for name, setting in settings.items() if name not in WITHOUT_EFFECT}
+def option_settings(options: Mapping[str, str]) -> dict[str, Setting]:
+    """`--field=value` pairs as typed."""
+    return {name: Setting(_typed(name, text), "option") for name, text in options.items()}
+
+
+def check_settings(settings: Mapping[str, Setting], problems: Iterable[ConfigError] = ()) -> LoadedConfig:
+    """Validates settings against the schema and raises all problems together, those so far included.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    problems = list(problems)
+    without_effect = {name: reason for name in settings if (reason := why_without_effect(name))}
+    given = {name: setting for name, setting in settings.items() if name not in without_effect}
     problems += [_unknown(name, given[name]) for name in given if name not in FIELDS]
     known = {name: setting for name, setting in given.items() if name in FIELDS}
+    known, contradictions = _with_shape_of_weights(known)
+    problems += contradictions
     invalid, config = _validated(known)
     problems += invalid
     try:
@@ -85,6 +98,19 @@ def _checked(settings: Mapping[str, Setting], problems: list[ConfigError]) -> Lo
     if problems:
         raise ConfigError.of(problems)
     return LoadedConfig(config, {name: setting.source for name, setting in known.items()}, without_effect)
+
+
+def _with_shape_of_weights(
+    known: Mapping[str, Setting],
+) -> tuple[dict[str, Setting], list[ConfigError]]:
+    """The settings with the shape of OpenAI's GPT-2 where `init_from` names one."""
+    start = known.get("init_from")
+    if start is None or start.value not in GPT2_MODELS:
+        return dict(known), []
+    given = {name: setting.value for name, setting in known.items()}
+    settled, problems = settled_by_weights(GPT2_MODELS[start.value], given, origin=start.value)
+    shape = {name: Setting(value, f"the weights of {start.value}") for name, value in settled.items()}
+    return dict(known) | {n: s for n, s in shape.items() if given.get(n) is None}, problems
 
 
 def read_source(source: str) -> dict[str, Setting]:

@@ -1,12 +1,16 @@
 """Reads nanoGPT-style Python configs as data.
 
-nanoGPT runs its config files with `exec`. Here the file is parsed, and only assignments of literals to
-names are taken: numbers, strings, booleans, None, and arithmetic on number literals such as `5 * 8`.
-Anything else is refused with its line, and nothing is ever executed.
+nanoGPT runs its config files with `exec`. Here the file is parsed, and only assignments of plain values to
+names are taken: numbers, strings, booleans, None, arithmetic on numbers such as `5 * 8`, strings joined with
+`+` or in an f-string, `str(…)` of a value, and settings from above by their names. `import` of a module of
+Python's own is passed over and said to have no effect, and so is whatever is assigned to a setting that has
+none here (nanoGPT names its wandb runs by `time.time()`). Anything else is refused with its line, and nothing
+is ever executed.
 """
 
 import ast
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +25,8 @@ Number = int | float
 # anything that a setting may be.
 LARGEST_NUMBER = 1e30
 LARGEST_EXPONENT = 100
+# Names used again and again could double a text with every line; no path is longer.
+LONGEST_TEXT = 4096
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = MappingProxyType(
     {
@@ -44,9 +50,22 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
 )
 
 
+IMPORT = "import "
+
+
+def why_without_effect(name: str) -> str | None:
+    """Why a setting, or a line `import NAME` of a config file, changes nothing here; None if it does."""
+    if name.startswith(IMPORT):
+        return "config files are read as data; nothing in them is executed"
+    return WITHOUT_EFFECT.get(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One `name = value` of a config file, with its line (counted from 1)."""
+    """One `name = value` of a config file, with its line (counted from 1).
+
+    A line `import NAME` is one too: its name is the line, its value None.
+    """
 
     name: str
     value: Literal
@@ -57,7 +76,7 @@ def read_python_config(path: Path) -> list[Assignment]:
     """The assignments of a nanoGPT-style config, in their order.
 
     Raises:
-        ConfigError: the file cannot be read or parsed, or holds anything but assignments of literals.
+        ConfigError: the file cannot be read or parsed, or holds anything but assignments of plain values.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -71,13 +90,16 @@ def read_python_config(path: Path) -> list[Assignment]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         raise ConfigError(f"{path}:{line} is not valid Python: {getattr(error, 'msg', error)}") from None
-    assignments = []
+    assignments: list[Assignment] = []
     problems = []
+    known: dict[str, Literal] = {}
     for statement in tree.body:
         if _is_docstring(statement):
             continue
         try:
-            assignments.append(_assignment(statement))
+            found = _imports(statement) or [_assignment(statement, known)]
+            assignments += found
+            known |= {item.name: item.value for item in found if item.name not in WITHOUT_EFFECT}
         except (_Refused, RecursionError) as refusal:
             source = (text.splitlines() or [""])[statement.lineno - 1].strip()
             problems.append(
@@ -105,7 +127,17 @@ def _is_docstring(statement: ast.stmt) -> bool:
     )
 
 
-def _assignment(statement: ast.stmt) -> Assignment:
+def _imports(statement: ast.stmt) -> list[Assignment]:
+    """What a line imports, if that is all of Python's own library."""
+    if not isinstance(statement, ast.Import):
+        return []
+    names = [alias.name for alias in statement.names]
+    if not all(name.partition(".")[0] in sys.stdlib_module_names for name in names):
+        return []
+    return [Assignment(f"{IMPORT}{name}", None, statement.lineno) for name in names]
+
+
+def _assignment(statement: ast.stmt, known: Mapping[str, Literal]) -> Assignment:
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets: list[ast.expr] = [statement.target]
         value = statement.value
@@ -115,7 +147,13 @@ def _assignment(statement: ast.stmt) -> Assignment:
         raise _Refused(f"{_described(statement)} is code")
     if len(targets) != 1 or not isinstance(targets[0], ast.Name):
         raise _Refused("only a single name can be set")
-    return Assignment(targets[0].id, _evaluated(value), statement.lineno)
+    name = targets[0].id
+    try:
+        return Assignment(name, _evaluated(value, known), statement.lineno)
+    except _Refused:
+        if name not in WITHOUT_EFFECT:
+            raise
+    return Assignment(name, None, statement.lineno)
 
 
 def _described(node: ast.AST) -> str:
@@ -125,19 +163,42 @@ def _described(node: ast.AST) -> str:
     )
 
 
-def _evaluated(node: ast.expr) -> Literal:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        number = _number(node.operand)
-        return -number if isinstance(node.op, ast.USub) else number
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
-        return _calculated(OPERATIONS[type(node.op)], _number(node.left), _number(node.right))
+def _evaluated(node: ast.expr, known: Mapping[str, Literal]) -> Literal:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.Name(id=name) if name in known:
+            return known[name]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign):
+            number = _number(_evaluated(node.operand, known))
+            return -number if isinstance(sign, ast.USub) else number
+        case ast.BinOp():
+            left, right = _evaluated(node.left, known), _evaluated(node.right, known)
+            if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+                return _bounded(left + right)
+            if type(node.op) in OPERATIONS:
+                return _calculated(OPERATIONS[type(node.op)], _number(left), _number(right))
+        case ast.JoinedStr(values=parts) | ast.Call(func=ast.Name(id="str"), args=[_] as parts, keywords=[]):
+            return _bounded("".join(_part(part, known) for part in parts))
     raise _Refused(f"{_described(node)} is code")
 
 
-def _number(node: ast.expr) -> Number:
-    value = _evaluated(node)
+def _part(node: ast.expr, known: Mapping[str, Literal]) -> str:
+    """What is inside `str(…)`, or a piece of an f-string, which has no format of its own."""
+    if isinstance(node, ast.FormattedValue):
+        if node.conversion != -1 or node.format_spec is not None:
+            raise _Refused("a format inside a string is code")
+        node = node.value
+    return str(_evaluated(node, known))
+
+
+def _bounded(text: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise _Refused("the text is too long to be a setting")
+    return text
+
+
+def _number(value: Literal) -> Number:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _Refused("arithmetic takes numbers only")
     if abs(value) > LARGEST_NUMBER:

@@ -32,8 +32,10 @@ class TrainConfig:
     async_checkpoints: bool | Literal["auto"] = setting(
         "auto", "write checkpoints beside the training; auto: where the device has its own memory"
     )
-    init_from: Literal["scratch", "resume"] = setting(
-        "scratch", "scratch: new weights; resume: go on from out_dir's last checkpoint"
+    init_from: str = setting(
+        "scratch",
+        "scratch; resume: go on from out_dir's last checkpoint; gpt2, gpt2-medium, gpt2-large, gpt2-xl, a"
+        " folder of Hugging Face's, a nanoGPT or llm.c checkpoint, a run: start from its weights",
     )
 
     # data

@@ -179,15 +179,19 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
 @cache
 def _gpt2_encoding() -> Any:
     tiktoken = import_extra("tiktoken", "GPT-2's tokenizer")
-    vocabulary: dict[str, int] = json.loads(_gpt2_encoder_file())
-    separator = vocabulary.pop(SEPARATOR_TEXT)
     return tiktoken.Encoding(
         name="gpt2",
         pat_str=_GPT2_PATTERN,
-        mergeable_ranks={_bytes_of_symbols(token): rank for token, rank in vocabulary.items()},
-        special_tokens={SEPARATOR_TEXT: separator},
+        mergeable_ranks=gpt2_vocabulary(),
+        special_tokens={SEPARATOR_TEXT: GPT2_VOCAB_SIZE - 1},
         explicit_n_vocab=GPT2_VOCAB_SIZE,
     )
+
+
+def gpt2_vocabulary() -> dict[bytes, int]:
+    """GPT-2's tokens by their bytes, with their ids, which are their merge ranks; without the separator."""
+    vocabulary: dict[str, int] = json.loads(_gpt2_encoder_file())
+    return {_bytes_of_symbols(token): rank for token, rank in vocabulary.items() if token != SEPARATOR_TEXT}
 
 
 def _gpt2_encoder_file() -> bytes:
@@ -235,6 +239,17 @@ def _byte_of_symbol() -> dict[str, int]:
     table = {chr(byte): byte for byte in printable}
     table.update({chr(256 + index): byte for index, byte in enumerate(others)})
     return table
+
+
+@cache
+def _symbol_of_byte() -> dict[int, str]:
+    return {byte: symbol for symbol, byte in _byte_of_symbol().items()}
+
+
+def symbols_of_bytes(token: bytes) -> str:
+    """Bytes as GPT-2's files write them: one printable character each."""
+    table = _symbol_of_byte()
+    return "".join(table[byte] for byte in token)
 
 
 def _bytes_of_symbols(symbols: str) -> bytes:

@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from gptwright.data.characters import CharTokenizer
 from gptwright.data.headed import HEADER_BYTES, HeadedShard, headed_shards
 from gptwright.data.locate import NANOGPT_TRAIN, locate
 from gptwright.data.manifest import MANIFEST_NAME, Manifest, read_manifest
-from gptwright.data.pickles import read_plain_pickle
+from gptwright.data.nanogpt_meta import META_NAME, meta_fields, tokenizer_of_meta
 from gptwright.data.splits import Shard, TokenSplit, check_ids, map_shard, require_windows
-from gptwright.data.tokenizer_base import SEPARATOR_TEXT, Tokenizer
+from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import Gpt2Tokenizer, load_tokenizer
 from gptwright.errors import DataError
 
@@ -29,7 +27,6 @@ __all__ = ["Shard", "TokenDataset", "TokenSplit", "check_ids", "open_dataset", "
 # Meta's tokenizer of Llama 3: 128,000 merges and bytes, 256 special ids.
 LLAMA3_VOCAB_SIZE = 128_256
 
-_META_NAME = "meta.pkl"
 _WHOLE_BYTES = 64 * 1024 * 1024
 _SAMPLED_BLOCKS = 64
 _BLOCK_BYTES = 64 * 1024
@@ -78,19 +75,19 @@ class TokenDataset:
                 )
             return made
         if self.tokenizer_kind == "char":
-            return _tokenizer_of_meta(self.folder / _META_NAME)
+            return tokenizer_of_meta(self.folder / META_NAME)
         if self.tokenizer_kind == "gpt2":
             return Gpt2Tokenizer()
-        if not (self.folder / _META_NAME).exists():
+        if not (self.folder / META_NAME).exists():
             raise DataError(
                 f"{self.folder} does not say which tokenizer made its {self.vocab_size:,} ids",
                 why="text cannot be encoded or decoded without it; training works",
                 fix=f"gptwright prepare {self.folder} --tokenizer FILE",
             )
         raise DataError(
-            f"{self.folder / _META_NAME} gives a vocabulary size ({self.vocab_size}) but no vocabulary",
+            f"{self.folder / META_NAME} gives a vocabulary size ({self.vocab_size}) but no vocabulary",
             why="text cannot be encoded or decoded without it; training works",
-            fix=f"add 'itos' and 'stoi' to {_META_NAME}, as nanoGPT's data/shakespeare_char/prepare.py does",
+            fix=f"add 'itos' and 'stoi' to {META_NAME}, as nanoGPT's data/shakespeare_char/prepare.py does",
         )
 
     @cached_property
@@ -199,18 +196,18 @@ def _open_headed(folder: Path, shards: dict[str, list[HeadedShard]]) -> TokenDat
 
 
 def _open_nanogpt(folder: Path) -> TokenDataset:
-    meta = folder / _META_NAME
+    meta = folder / META_NAME
     if not meta.is_file():
         kind, made = "gpt2", Gpt2Tokenizer()
         vocab_size, identity = made.vocab_size, made.sha256
-        origin = f"assumed: {folder.as_posix()} has no {_META_NAME}, for which nanoGPT means GPT-2's BPE"
-    elif "itos" in (fields := _meta_fields(meta)):
-        kind, characters = "char", _tokenizer_of_meta(meta)
+        origin = f"assumed: {folder.as_posix()} has no {META_NAME}, for which nanoGPT means GPT-2's BPE"
+    elif "itos" in (fields := meta_fields(meta)):
+        kind, characters = "char", tokenizer_of_meta(meta)
         vocab_size, identity = characters.vocab_size, characters.sha256
-        origin = f"{_META_NAME} of {folder.as_posix()}"
+        origin = f"{META_NAME} of {folder.as_posix()}"
     else:
         kind, vocab_size, identity = "unknown", fields["vocab_size"], ""
-        origin = f"{_META_NAME} of {folder.as_posix()}, which has no vocabulary"
+        origin = f"{META_NAME} of {folder.as_posix()}, which has no vocabulary"
     splits = {
         name: TokenSplit(
             name=name,
@@ -230,35 +227,6 @@ def _open_nanogpt(folder: Path) -> TokenDataset:
         tokenizer_kind=kind,
         tokenizer_sha256=identity,
         manifest=None,
-    )
-
-
-def _meta_fields(path: Path) -> dict[str, Any]:
-    fields = read_plain_pickle(path)
-    size = fields.get("vocab_size") if isinstance(fields, dict) else None
-    if not isinstance(fields, dict) or not isinstance(size, int) or not 1 <= size <= 2**16:
-        raise _bad_meta(path, f"its vocab_size is {size!r}")
-    return fields
-
-
-def _tokenizer_of_meta(path: Path) -> CharTokenizer:
-    fields = _meta_fields(path)
-    size, itos = fields["vocab_size"], fields["itos"]
-    symbols = [itos.get(number) for number in range(size)] if isinstance(itos, dict) else itos
-    if not isinstance(symbols, list) or len(symbols) != size:
-        raise _bad_meta(path, f"itos does not name {size} tokens")
-    separator = symbols[-1] == SEPARATOR_TEXT
-    characters = symbols[:-1] if separator else symbols
-    if not all(isinstance(symbol, str) and len(symbol) == 1 for symbol in characters):
-        raise _bad_meta(path, "itos holds something that is not one character")
-    return CharTokenizer("".join(characters), separator=separator)
-
-
-def _bad_meta(path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{path} is not a vocabulary as nanoGPT writes it: {reason}",
-        why="a dict of vocab_size, itos (id to character) and stoi is expected",
-        fix="run the dataset's own prepare.py again, or prepare the text with `gptwright prepare`",
     )
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from gptwright import units
 from gptwright.data.manifest import MANIFEST_NAME, Manifest, SettingsRecord, read_manifest
+from gptwright.data.nanogpt_meta import META_NAME
 from gptwright.errors import DataError, DiskFullError
 from gptwright.files import sync_folder
 
-META_NAME = "meta.pkl"
 TOKENIZER_NAME = "tokenizer.json"
 
 

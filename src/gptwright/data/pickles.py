@@ -1,4 +1,4 @@
-"""Reads nanoGPT's meta.pkl without unpickling it.
+"""Reads nanoGPT's meta.pkl, and the plain part of its checkpoints, without unpickling.
 
 Unpickling runs whatever program the file holds. Here `pickletools` only lists the opcodes, and a stack of
 our own understands those that build plain values: dict, list, tuple, str, bytes, int, float, bool, None.
@@ -10,7 +10,7 @@ import pickletools
 from pathlib import Path
 from typing import Any
 
-from gptwright.errors import DataError
+from gptwright.errors import DataError, GptwrightError
 
 # A character vocabulary of all of Unicode is below 30 MB.
 _LARGEST_FILE = 32 * 1024 * 1024
@@ -49,26 +49,48 @@ def read_plain_pickle(path: Path) -> Any:
             why="a vocabulary is smaller; the file is not read further",
             fix="remove it, or write one that holds the vocabulary alone",
         )
-    return _Builder(path).build(content)
+    return PickleReader(str(path)).read(content)
 
 
-class _Builder:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+class PickleReader:
+    """Builds the value that a pickle describes, out of plain values alone.
+
+    A subclass may understand more opcodes, in `further`; whatever nobody understands is refused.
+
+    Args:
+        place: the file, for messages.
+    """
+
+    error: type[GptwrightError] = DataError
+    refused_fix = "remove the file, or write it again as a plain dict of vocab_size, itos and stoi"
+    damaged_fix = "run the dataset's own prepare.py again, or remove the file"
+
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.stack: list[Any] = []
         self.marks: list[int] = []  # where groups of values start on the stack
         self.memo: dict[int, Any] = {}
 
-    def build(self, content: bytes) -> Any:
+    def read(self, content: bytes) -> Any:
+        """The value.
+
+        Raises:
+            GptwrightError: of the class's `error`, for anything that is damaged or more than data.
+        """
         try:
             for opcode, argument, position in pickletools.genops(content):
                 if opcode.name == "STOP":
                     return self._result()
-                if not (self._value(opcode.name, argument) or self._container(opcode.name)):
+                name = opcode.name
+                if not (self._value(name, argument) or self._container(name) or self.further(name, argument)):
                     raise self._refusal(opcode.name, argument, position)
         except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(str(error)) from None
         raise self._damaged("it does not end")
+
+    def further(self, _name: str, _argument: Any) -> bool:
+        """Whether an opcode beyond the plain ones was understood; here none is."""
+        return False
 
     def _value(self, name: str, argument: Any) -> bool:
         if name in _LITERALS:
@@ -133,19 +155,19 @@ class _Builder:
             raise ValueError("it does not hold exactly one value")
         return self.stack[0]
 
-    def _refusal(self, name: str, argument: Any, position: int | None) -> DataError:
+    def _refusal(self, name: str, argument: Any, position: int | None) -> GptwrightError:
         what = f" ({str(argument)[:80]})" if argument is not None else ""
-        return DataError(
-            f"{self.path} holds more than plain values: pickle opcode {name}{what} at byte {position}",
+        return self.error(
+            f"{self.place} holds more than plain values: pickle opcode {name}{what} at byte {position}",
             why="such an opcode can run a program when the file is unpickled; nothing of it was executed",
-            fix="remove the file, or write it again as a plain dict of vocab_size, itos and stoi",
+            fix=self.refused_fix,
         )
 
-    def _damaged(self, reason: str) -> DataError:
-        return DataError(
-            f"{self.path} is not a whole pickle file: {reason}",
+    def _damaged(self, reason: str) -> GptwrightError:
+        return self.error(
+            f"{self.place} is not a whole pickle file: {reason}",
             why="nothing of it was executed",
-            fix="run the dataset's own prepare.py again, or remove the file",
+            fix=self.damaged_fix,
         )
 
 

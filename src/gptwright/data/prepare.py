@@ -9,7 +9,6 @@ the target (`work`), and the same command goes on from there. Only nanoGPT's con
 Memory stays below 1 GiB and 300 MB a worker, whatever the size of the corpus.
 """
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,9 @@ from gptwright.data.contiguous import encode_contiguous, read_contiguous
 from gptwright.data.draw import Draw, Numbers, exact_duplicates
 from gptwright.data.encode import write_dropped
 from gptwright.data.encoding import Encoding
-from gptwright.data.folder import META_NAME, TOKENIZER_NAME, check_target, write_durably
+from gptwright.data.folder import TOKENIZER_NAME, check_target, write_durably
 from gptwright.data.manifest import MANIFEST_NAME, Dtype, Manifest, SettingsRecord, SplitMethod, read_manifest
+from gptwright.data.nanogpt_meta import META_NAME, meta_of
 from gptwright.data.near import near_duplicates as near_duplicates_of
 from gptwright.data.pieces import piece_size
 from gptwright.data.pool import usable_cores
@@ -37,7 +37,7 @@ from gptwright.data.sources import NAMED_CORPORA, open_corpus, parse_condition
 from gptwright.data.sources.corpus import UNIT_BYTES, Corpus, Tally, Unit, require_text
 from gptwright.data.sources.records import RecordOptions
 from gptwright.data.survey import Survey, survey
-from gptwright.data.tokenizer_base import SEPARATOR_TEXT, Tokenizer
+from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import load_tokenizer, make_tokenizer
 from gptwright.data.training_sample import training_sample
 from gptwright.data.work import Workspace, workspace
@@ -330,13 +330,5 @@ def _choose_tokenizer(source: str, corpus: Corpus, asked: str | None) -> Fact:
 
 def _write_descriptions(folder: Path, tokenizer: Tokenizer, manifest: Manifest) -> None:
     if isinstance(tokenizer, CharTokenizer):
-        symbols = list(tokenizer.characters)
-        if tokenizer.separator_id is not None:
-            symbols.append(SEPARATOR_TEXT)
-        meta = {
-            "vocab_size": tokenizer.vocab_size,
-            "itos": dict(enumerate(symbols)),
-            "stoi": {symbol: number for number, symbol in enumerate(symbols)},
-        }
-        write_durably(folder / META_NAME, pickle.dumps(meta))
+        write_durably(folder / META_NAME, meta_of(tokenizer))
     write_durably(folder / MANIFEST_NAME, manifest.to_json().encode("utf-8"))

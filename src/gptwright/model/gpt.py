@@ -176,6 +176,11 @@ class GPT(nn.Module):
         )
         return losses.view(targets_BT.shape).mean(dim=1) if per_window else losses
 
+    def logits(self, tokens_BT: Tensor) -> Tensor:
+        """Logits `[B, T, V]` of the token after each."""
+        logits_BTV: Tensor = self.lm_head(self.hidden(tokens_BT))
+        return logits_BTV
+
     def next_logits(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """Logits `[B, V]` of the token after the last one."""
         logits_BV: Tensor = self.lm_head(self.hidden(tokens_BT, cache)[:, -1])

@@ -18,8 +18,9 @@ def log_lines(record: Record) -> Sequence[str]:
     match record["kind"]:
         case "start":
             lines = _start_lines(record)
-        case "resume":
-            lines = [f"Resuming training from step {record['step']}"]
+        case "resume" | "import" as kind:
+            words = "Resuming training from" if kind == "resume" else f"{record['origin']}, imported at"
+            lines = [f"{words} step {record['step']}"]
         case "eval":
             lines = [_eval_line(record)]
         case "train":

@@ -11,6 +11,9 @@ Kinds of line, each with `"v": 1`, `kind`, and `time` (seconds since 1970):
 - `eval`: `step`, `seconds`, and for `train` and `val` each `…_loss`, `…_loss_standard_error`, `…_windows`;
 - `guard`: `step`, `what` a guard did (`skipped`, `rollback`, `scaler-collapse`, `stuck-loss`, `stalled`,
   `out-of-memory`, `fallback`), the same as a sentence in `text`, and its numbers;
+- `import`: `step`, `origin` and `best_val_loss` of a model from elsewhere, before the first start;
+- `score`: what `gptwright eval` found: `step`, `checkpoint`, `text`, `loss`, `loss_standard_error`,
+  `perplexity`, `bits_per_byte`, `windows`, `tokens`, `bytes`, `context`;
 - `end`: `step` and `state`: `finished`, `stopped` (by a signal) or `failed`.
 """
 

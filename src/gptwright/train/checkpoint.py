@@ -175,7 +175,8 @@ def load_checkpoint(
     """
     payload = verified_payload(run, name) if payload is None else payload
     _require_same(name, payload["fixed"], fixed)
-    if payload["dataset_fingerprint"] != dataset_fingerprint:
+    # An imported checkpoint may come without a dataset; the next one is written with what it goes on with.
+    if payload["dataset_fingerprint"] not in ("", dataset_fingerprint):
         raise CheckpointError(
             f"the dataset has changed since {run.checkpoints / name} was written",
             why="the steps to come would not see the text that they would have seen",

@@ -7,7 +7,7 @@ the seed makes the same run.
 
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,13 +23,14 @@ from gptwright.files import replace_bytes, replace_text
 from gptwright.plan.promise import promise_document
 from gptwright.record.lock import RunLock
 from gptwright.record.log_text import append_log
-from gptwright.record.metrics import MetricsFile
+from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, fixed_settings, load_checkpoint, require_space
 from gptwright.train.choose import choose_checkpoint, require_same_rate
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
 from gptwright.train.session import Session, build_session, tokenizer_of
+from gptwright.train.start import starting_weights
 from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
 
@@ -56,15 +57,20 @@ class Prepared:
     warnings: tuple[str, ...] = ()
 
 
-def prepare_new(loaded: LoadedConfig) -> Prepared:
+def prepare_new(loaded: LoadedConfig, *, say: Callable[[str], None] = lambda _: None) -> Prepared:
     """Checks everything and takes the run folder.
+
+    Args:
+        loaded: the settings.
+        say: told what is downloaded, before that starts.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong; nothing was written then.
     """
     run = RunFolder(Path(loaded.config.out_dir))
     run.require_free()
-    session = build_session(loaded)
+    loaded, start = starting_weights(loaded, say)
+    session = build_session(loaded, start=start)
     lock = run.create(session.config)
     try:
         _describe(run, session)
@@ -106,7 +112,10 @@ def _prepared_resume(
     run.restore_replaced()
     chosen = choose_checkpoint(run, checkpoint)
     dataset_folder = run.dataset_folder()
-    session = build_session(loaded, dataset_folder=dataset_folder)
+    start = None
+    if chosen.name is None:
+        loaded, start = starting_weights(loaded, lambda _: None)
+    session = build_session(loaded, dataset_folder=dataset_folder, start=start)
     if chosen.name is None:
         return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
     resumed = load_checkpoint(
@@ -178,10 +187,10 @@ def _train(prepared: Prepared, listener: Listener, hook: Hook) -> Outcome:
     metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
     try:
         run.rebuild_log()
-        fields = {"step": state.step} if prepared.resumed else _start_fields(session)
-        record = metrics.append("resume" if prepared.resumed else "start", fields)
-        append_log(run.log_path, record)
-        listener.recorded(record)
+        for kind, fields in _opening(prepared, metrics_path=run.metrics_path):
+            record = metrics.append(kind, fields)
+            append_log(run.log_path, record)
+            listener.recorded(record)
         trainer = Trainer(session, run, state=state, metrics=metrics, listener=listener, hook=hook)
         for warning in prepared.warnings:
             trainer.reporter.acted("fallback", state.step, warning)
@@ -208,7 +217,8 @@ def _rewind(prepared: Prepared) -> None:
 
 def _describe(run: RunFolder, session: Session) -> None:
     """Writes run.json, and the tokenizer if it is known."""
-    run.write_facts(_run_facts(session))
+    imported = run.read_facts().get("imported")
+    run.write_facts({**_run_facts(session), **({"imported": imported} if imported else {})})
     tokenizer = tokenizer_of(session)
     if tokenizer is not None:
         replace_bytes(run.tokenizer_path, tokenizer.to_bytes())
@@ -232,11 +242,19 @@ def require_unfinished(prepared: Prepared) -> None:
         )
 
 
-def _start_fields(session: Session) -> dict[str, Any]:
+def _opening(prepared: Prepared, *, metrics_path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The records that a process begins with; the first one of an imported run has to start and to resume."""
+    step = prepared.resumed.state.step if prepared.resumed else 0
+    started = any(record["kind"] == "start" for record in read_metrics(metrics_path))
+    start = [] if started else [("start", _start_fields(prepared.session, step))]
+    return start + ([("resume", {"step": step})] if prepared.resumed else [])
+
+
+def _start_fields(session: Session, step: int) -> dict[str, Any]:
     tensors = [parameter.dim() >= 2 for parameter in session.model.parameters()]
     config = session.config
     return {
-        "step": 0,
+        "step": step,
         "tokens_per_step": config.sequences_per_step * config.block_size,
         "vocab_size": session.vocab_size,
         "parameters_nanogpt": session.parameters.nanogpt,

@@ -30,11 +30,13 @@ from gptwright.errors import ConfigError
 from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
+from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
+from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 
 
@@ -82,12 +84,15 @@ class Session:
         return self.forward is not self.model
 
 
-def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -> Session:
+def build_session(
+    loaded: LoadedConfig, *, dataset_folder: Path | None = None, start: ForeignModel | None = None
+) -> Session:
     """Checks a config against this machine and its dataset, and builds model and optimizer.
 
     Args:
         loaded: the settings with their sources.
         dataset_folder: where a resumed run found its dataset, used if the name no longer leads there.
+        start: weights to begin with, of the shape that the settings have.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong.
@@ -110,6 +115,9 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         check_ids(split, id_limit)
     shape = ModelShape.of(config, vocab_size)
     model = _build_model(shape, config.seed, precision)
+    if start is not None:
+        require_same_tokenizer(start, dataset)
+        put_weights(model, start)
     forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
     sampler = _build_sampler(config, dataset, id_limit)
     peak_flops = measure_matmul_peak(device, precision.torch_dtype)
@@ -129,16 +137,19 @@ def build_session(loaded: LoadedConfig, *, dataset_folder: Path | None = None) -
         id_limit=id_limit,
         peak_flops=peak_flops,
         promise=promise_of(loaded, dataset, vocabulary),
-        facts=startup_facts(
-            loaded,
-            device=device,
-            choices=choices,
-            dataset=dataset,
-            shape=shape,
-            vocabulary=vocabulary,
-            sampler=sampler,
-            peak_flops=peak_flops,
-        ),
+        facts=[
+            *startup_facts(
+                loaded,
+                device=device,
+                choices=choices,
+                dataset=dataset,
+                shape=shape,
+                vocabulary=vocabulary,
+                sampler=sampler,
+                peak_flops=peak_flops,
+            ),
+            *([] if start is None else weights_facts(start)),
+        ],
         warnings=warnings_of(config),
     )
 

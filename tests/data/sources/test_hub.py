@@ -1,24 +1,18 @@
 """Repositories, from a small server that speaks the hub's few endpoints, and from the cache without one."""
 
-import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from gptwright.data.sources import hub
 from gptwright.errors import DataError
+from tests.data.sources.hub_server import Repository, environment, serving
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CARD = """---
 configs:
 - config_name: sample-1
@@ -30,106 +24,25 @@ A data set.
 """
 
 
-@dataclass
-class Repository:
-    """What the server has, what it was asked for, and how often it breaks off."""
-
-    files: dict[str, bytes]
-    url: str = ""
-    asked: list[tuple[str, str, str | None]] = field(default_factory=list)
-    cut: int = 0
-
-
 @pytest.fixture
 def repository(fineweb: Path) -> Iterator[Repository]:
-    there = Repository({"README.md": CARD.encode()})
+    files = {"README.md": CARD.encode()}
     for path in sorted(fineweb.iterdir()):
-        there.files[f"sample/1/{path.name}"] = path.read_bytes()
-    there.files["other/notes.txt"] = b"text\n" * 400
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-            return
-
-        def do_HEAD(self) -> None:
-            self.answer(body=False)
-
-        def do_GET(self) -> None:
-            self.answer(body=True)
-
-        def answer(self, *, body: bool) -> None:
-            path = unquote(urlsplit(self.path).path)
-            there.asked.append((self.command, path, self.headers.get("Range")))
-            if re.fullmatch(r"/api/datasets/acme/tiny(/revision/\w+)?", path):
-                self.send(200, json.dumps(described(there)).encode(), "application/json", body=body)
-                return
-            match = re.fullmatch(r"/datasets/acme/tiny/resolve/\w+/(.+)", path)
-            if match is None or match[1] not in there.files:
-                self.send(404, b"{}", "application/json", error="RepoNotFound", body=body)
-                return
-            self.send_file(there.files[match[1]], body=body)
-
-        def send(self, status: int, content: bytes, kind: str, *, body: bool, error: str = "") -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            if error:
-                self.send_header("X-Error-Code", error)
-            self.end_headers()
-            if body:
-                self.wfile.write(content)
-
-        def send_file(self, content: bytes, *, body: bool) -> None:
-            match = re.fullmatch(r"bytes=(\d+)-.*", self.headers.get("Range") or "")
-            start = int(match[1]) if match else 0
-            self.send_response(206 if match else 200)
-            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("Content-Length", str(len(content) - start))
-            if match:
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            self.end_headers()
-            if body and there.cut and start == 0 and len(content) > 10_000:
-                there.cut -= 1
-                self.wfile.write(content[: len(content) // 2])
-                self.wfile.flush()
-                self.connection.close()
-            elif body:
-                self.wfile.write(content[start:])
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    there.url = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield there
-    server.shutdown()
-    server.server_close()
+        files[f"sample/1/{path.name}"] = path.read_bytes()
+    files["other/notes.txt"] = b"text\n" * 400
+    configs = [{"config_name": "sample-1", "data_files": [{"split": "train", "path": "sample/1/*"}]}]
+    with serving(Repository("acme/tiny", files, card={"configs": configs})) as there:
+        yield there
 
 
-def described(there: Repository) -> dict[str, object]:
-    return {
-        "id": "acme/tiny",
-        "sha": COMMIT,
-        "cardData": {
-            "configs": [{"config_name": "sample-1", "data_files": [{"split": "train", "path": "sample/1/*"}]}]
-        },
-        "siblings": [{"rfilename": name, "size": len(content)} for name, content in there.files.items()],
-    }
-
-
-def prepare(
-    source: str, out: Path, url: str, home: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def prepare(source: str, out: Path, url: str, home: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own: the hub's library reads its settings when it is imported."""
-    settings = {"HF_ENDPOINT": url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "HF_HUB_ETAG_TIMEOUT": "5"}
     return subprocess.run(
         [
             sys.executable, "-m", "gptwright", "prepare", source, "--tokenizer", "byte",
             "--workers", "1", "--out", str(out), "--json",
         ],
-        capture_output=True, text=True, check=False, env=os.environ | settings | environment,
+        capture_output=True, text=True, check=False, env=os.environ | environment(url, home, **more),
     )  # fmt: skip
 
 

@@ -1,12 +1,14 @@
-"""Dataset repositories of the Hugging Face hub: `hf:OWNER/NAME[@REVISION][/SUBFOLDER]`.
+"""Repositories of the Hugging Face hub: datasets as `hf:OWNER/NAME[@REVISION][/SUBFOLDER]`, and models.
 
 huggingface_hub does the transport: it goes on with an interrupted download, keeps files in its own cache, and
 obeys HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE. SUBFOLDER is a folder or file of the repository, or
 the name of a configuration of its dataset card (`sample-10BT` of FineWeb-Edu is the folder sample/10BT).
-What is downloaded, and how big it is, is said before it starts, and refused where the disk has no room.
+What is downloaded, and how big it is, is said before it starts, and refused where the disk has no room. Files
+of which the hub knows the sha256, which are all large ones, are compared with it.
 """
 
 import fnmatch
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +43,13 @@ class _Address:
     repository: str
     revision: str | None
     inside: str
+    again: str  # the command that goes on with a download
+    kind: str = "dataset"
+    purpose: str = _PURPOSE
+
+
+# From the names in a repository to those that are wanted; the patterns of its card are asked for if needed.
+_Choice = Callable[[_Address, list[str], Callable[[], list[str]]], list[str]]
 
 
 def fetch_repository(source: str, suffixes: Sequence[str], say: Callable[[str], None]) -> FetchedRepository:
@@ -56,12 +65,35 @@ def fetch_repository(source: str, suffixes: Sequence[str], say: Callable[[str], 
         DiskFullError: there is no room for the download.
     """
     address = _parsed(source)
-    hub = import_extra("huggingface_hub", _PURPOSE, extra="data")
-    import_extra("huggingface_hub.constants", _PURPOSE, extra="data")
-    with _explained(address, source):
+    return _fetch(address, lambda place, names, patterns: _chosen(place, names, suffixes, patterns), say)
+
+
+def fetch_model(
+    repository: str, choose: Callable[[list[str]], list[str]], say: Callable[[str], None], *, again: str
+) -> FetchedRepository:
+    """Downloads files of a model repository that are not there yet, or finds them in the cache.
+
+    Args:
+        repository: `OWNER/NAME`.
+        choose: from the names in it to those that are wanted.
+        say: told what is downloaded and how big it is, before that starts.
+        again: the command that goes on with a download that broke off.
+
+    Raises:
+        DataError: there is no such repository, no network and nothing in the cache, or a damaged file.
+        DiskFullError: there is no room for the download.
+    """
+    address = _Address(repository, None, "", again, kind="model", purpose="a model of the hub")
+    return _fetch(address, lambda _, names, __: choose(names), say)
+
+
+def _fetch(address: _Address, choose: _Choice, say: Callable[[str], None]) -> FetchedRepository:
+    hub = import_extra("huggingface_hub", address.purpose, extra="data")
+    import_extra("huggingface_hub.constants", address.purpose, extra="data")
+    with _explained(address):
         if hub.constants.HF_HUB_OFFLINE:
-            return _from_cache(hub, address, suffixes)
-        return _from_network(hub, address, suffixes, say)
+            return _from_cache(hub, address, choose)
+        return _from_network(hub, address, choose, say)
 
 
 def _parsed(source: str) -> _Address:
@@ -73,18 +105,24 @@ def _parsed(source: str) -> _Address:
             " hf:HuggingFaceFW/fineweb-edu/sample-10BT",
         )
     name, _, revision = parts[1].partition("@")
-    return _Address(f"{parts[0]}/{name}", unquote(revision) or None, "/".join(parts[2:]))
+    return _Address(
+        f"{parts[0]}/{name}",
+        unquote(revision) or None,
+        "/".join(parts[2:]),
+        f"gptwright prepare {source}",
+    )
 
 
 def _from_network(
-    hub: Any, address: _Address, suffixes: Sequence[str], say: Callable[[str], None]
+    hub: Any, address: _Address, choose: _Choice, say: Callable[[str], None]
 ) -> FetchedRepository:
     api = hub.HfApi()
     info = api.repo_info(
-        address.repository, repo_type="dataset", revision=address.revision, files_metadata=True
+        address.repository, repo_type=address.kind, revision=address.revision, files_metadata=True
     )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings}
-    names = _chosen(address, list(sizes), suffixes, lambda: _patterns_of(info.card_data, address.inside))
+    names = choose(address, list(sizes), lambda: _patterns_of(info.card_data, address.inside))
+    known = {file.rfilename: file.lfs.sha256 for file in info.siblings if file.lfs is not None}
     there = {name for name in names if _cached(hub, address, name, info.sha)}
     missing = sum(sizes[name] for name in names if name not in there)
     folder = Path(hub.constants.HF_HUB_CACHE)
@@ -97,16 +135,36 @@ def _from_network(
     # The first is asked for by the name of its revision, which the cache then knows without network.
     revisions = [address.revision, *[info.sha] * (len(names) - 1)]
     paths = [
-        hub.hf_hub_download(address.repository, name, repo_type="dataset", revision=revision)
+        hub.hf_hub_download(address.repository, name, repo_type=address.kind, revision=revision)
         for name, revision in zip(names, revisions, strict=True)
     ]
+    for name, path in zip(names, paths, strict=True):
+        if name not in there:
+            _check_sha256(address, Path(path), known.get(name))
     return _fetched(paths, names)
 
 
-def _from_cache(hub: Any, address: _Address, suffixes: Sequence[str]) -> FetchedRepository:
+def _check_sha256(address: _Address, path: Path, expected: str | None) -> None:
+    """Removes a download that is not what the hub has; small files have no sha256 there."""
+    if expected is None:
+        return
+    with path.open("rb") as file:
+        seen = hashlib.file_digest(file, "sha256").hexdigest()
+    if seen != expected:
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise DataError(
+            f"{path.name} of {address.repository} arrived damaged: its sha256 is {seen[:12]}…,"
+            f" the hub says {expected[:12]}…",
+            why="it was removed again",
+            fix=f"run `{address.again}` again",
+        )
+
+
+def _from_cache(hub: Any, address: _Address, choose: _Choice) -> FetchedRepository:
     folder = Path(
         hub.snapshot_download(
-            address.repository, repo_type="dataset", revision=address.revision, local_files_only=True
+            address.repository, repo_type=address.kind, revision=address.revision, local_files_only=True
         )
     )
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -115,12 +173,12 @@ def _from_cache(hub: Any, address: _Address, suffixes: Sequence[str]) -> Fetched
         card = folder / "README.md"
         return _patterns_of(hub.DatasetCard.load(card).data if card.is_file() else None, address.inside)
 
-    chosen = _chosen(address, names, suffixes, patterns)
+    chosen = choose(address, names, patterns)
     return FetchedRepository(folder, tuple(folder / name for name in chosen))
 
 
 def _cached(hub: Any, address: _Address, name: str, revision: str) -> bool:
-    found = hub.try_to_load_from_cache(address.repository, name, repo_type="dataset", revision=revision)
+    found = hub.try_to_load_from_cache(address.repository, name, repo_type=address.kind, revision=revision)
     return isinstance(found, str)
 
 
@@ -185,36 +243,36 @@ def _require_room(folder: Path, needed: int) -> None:
 
 
 @contextmanager
-def _explained(address: _Address, source: str) -> Iterator[None]:
-    errors = import_extra("huggingface_hub.errors", _PURPOSE, extra="data")
+def _explained(address: _Address) -> Iterator[None]:
+    errors = import_extra("huggingface_hub.errors", address.purpose, extra="data")
     try:
         yield
     except errors.LocalEntryNotFoundError:
         raise DataError(
             f"{address.repository} is not in the cache, and the hub is not to be asked or cannot be reached",
             why="HF_HUB_OFFLINE is set, or there is no network",
-            fix=f"connect and run `gptwright prepare {source}` again, or give local Parquet files",
+            fix=f"connect and run `{address.again}` again, or give a local copy",
         ) from None
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise DataError(
-            f"there is no dataset repository {address.repository}"
+            f"there is no {address.kind} repository {address.repository}"
             + (f" at revision {address.revision}" if address.revision else ""),
             why="or it is private or gated, and HF_TOKEN does not open it",
             fix="check its name on the hub; for a gated one, accept its terms and set HF_TOKEN",
         ) from None
     except (errors.HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise _no_network(address, source, reason) from None
+        raise _no_network(address, reason) from None
     except Exception as error:
         # The transport's own family of errors; which library it is has changed between versions of the hub.
         if not type(error).__module__.startswith(("httpx", "httpcore", "requests", "urllib3")):
             raise
-        raise _no_network(address, source, str(error) or type(error).__name__) from None
+        raise _no_network(address, str(error) or type(error).__name__) from None
 
 
-def _no_network(address: _Address, source: str, reason: str) -> DataError:
+def _no_network(address: _Address, reason: str) -> DataError:
     return DataError(
         f"{address.repository} cannot be downloaded: {reason}",
         why="what was downloaded so far is kept",
-        fix=f"run `gptwright prepare {source}` again when the network is there; it goes on",
+        fix=f"run `{address.again}` again when the network is there; it goes on",
     )

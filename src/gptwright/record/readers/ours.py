@@ -76,6 +76,8 @@ def _record(build: Builder, record: dict[str, Any], line: int) -> bool:
             build.event(EventKind.RESUME, line, f"resumed at step {record.get('step')}")
         case "guard":
             build.event(EventKind.GUARD, line, f"{record.get('what')}: {record.get('text')}")
+        case "import" | "score":
+            pass
         case "end":
             _end(build, record, line)
             if record.get("state") == "failed":

@@ -1,0 +1,1 @@
+"""Other people's checkpoints and formats, read and written without running foreign code."""
