@@ -32,7 +32,9 @@ def refused(tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Comm
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    """Every file's bytes; a lock says who held it last, which is not a run's content."""
+    paths = (path for path in folder.rglob("*") if path.name != "run.lock")
+    return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 
 @pytest.fixture
