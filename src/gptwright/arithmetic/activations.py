@@ -132,8 +132,8 @@ def block_bytes(step: Step) -> int:
 
     In copies of B·T·C: two residual streams in float32; in the matmul dtype one output of each layer norm,
     three of query, key and value, one of attention, four before and four after GELU. Each layer norm keeps
-    a mean and a reciprocal deviation a token. Our RMS norm keeps its output, which in float32 is what the next
-    product keeps anyway, and not the stream that it was given.
+    a mean and a reciprocal deviation a token. Our RMS norm keeps its output, which in float32 is what the
+    next product keeps anyway, and not the stream that it was given.
     """
     low = step.matmul_bytes
     streams = 0 if step.shape.ingredients.rms_norm and not step.autocast else 2 * FLOAT
