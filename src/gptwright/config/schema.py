@@ -33,8 +33,10 @@ class TrainConfig(BaseModel):
     keep_checkpoints: Annotated[int, Field(ge=2)] = Field(
         2, description="newest checkpoints to keep, beside the best one"
     )
-    init_from: Literal["scratch", "resume"] = Field(
-        "scratch", description="scratch: new weights; resume: go on from out_dir's last checkpoint"
+    init_from: Literal["scratch", "resume", "auto"] = Field(
+        "scratch",
+        description="scratch: new weights; resume: go on from out_dir's last checkpoint; auto: resume if"
+        " out_dir holds a run",
     )
 
     # data
@@ -99,6 +101,14 @@ class TrainConfig(BaseModel):
         "auto", description="dtype of matrix multiplications; weights stay float32"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile: True, False or auto")
+    parallel: Literal["auto", "ddp", "fsdp"] = Field(
+        "auto",
+        description="under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments"
+        " divided among them; auto: ddp where a copy fits",
+    )
+    rank_timeout: Annotated[float, Field(gt=0.0)] = Field(
+        600.0, description="seconds that a process waits for the others before it takes them for lost"
+    )
 
     @property
     def sequences_per_step(self) -> int:

@@ -121,6 +121,11 @@ class RunFolder:
             raise RunError(f"{self.run_json_path} is damaged: {error}") from None
         return dict(facts)
 
+    def dataset_folder(self) -> str | None:
+        """Where the run found its dataset, if run.json says it."""
+        folder = self.read_facts().get("dataset", {}).get("folder")
+        return str(folder) if folder else None
+
     def save_sample(self, checkpoint: str, text: str) -> None:
         """Keeps a text that was generated from the weights of a checkpoint."""
         self.samples.mkdir(exist_ok=True)

@@ -23,10 +23,14 @@ from gptwright.record.metrics import Record
 PIPE_WIDTH = 120
 
 
-def console_for(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal; in a pipe, wide enough for the tables."""
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPE_WIDTH)
+def console_for(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """A console as wide as the terminal; in a pipe, wide enough for the tables. A quiet one shows nothing."""
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, quiet=quiet)
+    return (
+        console
+        if console.is_terminal
+        else Console(stderr=stderr, highlight=False, width=PIPE_WIDTH, quiet=quiet)
+    )
 
 
 def show_error(error: GptwrightError) -> None:
@@ -97,6 +101,24 @@ class PlainScreen:
         """Lines come with records alone."""
 
 
+class NoScreen:
+    """Shows nothing: one process of several speaks, and the others have this."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is open."""
+
+    def recorded(self, record: Record) -> None:
+        """Nothing is shown."""
+
+    def stepped(self, step: int) -> None:
+        """Nothing is shown."""
+
+
 class ProgressScreen:
     """A progress bar with loss, speed, MFU and time left; evaluations stay above it."""
 
@@ -139,7 +161,9 @@ class ProgressScreen:
 
 
 def training_screen(console: Console, *, plain: bool, max_iters: int, first_step: int) -> TrainingScreen:
-    """The bar on a terminal; plain lines elsewhere or if asked for."""
+    """The bar on a terminal; plain lines elsewhere or if asked for; nothing on a quiet console."""
+    if console.quiet:
+        return NoScreen()
     if plain or not console.is_terminal:
         return PlainScreen(console)
     return ProgressScreen(console, max_iters=max_iters, first_step=first_step)

@@ -6,7 +6,8 @@
       state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
 
 Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
-state and of the schedule. A checkpoint is written beside, flushed and renamed; older ones are removed only
+state and of the schedule. A sharded model's tensors lie in one file a process instead
+(`gptwright.train.parts`). A checkpoint is written beside, flushed and renamed; older ones are removed only
 after that, so a crash at any moment leaves a whole one. Reading verifies every byte and never unpickles.
 """
 
@@ -27,6 +28,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file, sync_folder
 from gptwright.record.run import RunFolder, checkpoint_name
+from gptwright.train.parts import read_parts
 
 SCHEMA = "gptwright.checkpoint/1"
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
@@ -67,6 +69,11 @@ class LoadedCheckpoint:
     state: TrainState
     metrics_bytes: int
 
+    @classmethod
+    def of(cls, name: str, payload: Mapping[str, Any]) -> "LoadedCheckpoint":
+        """What a verified state.json says."""
+        return cls(name=name, state=TrainState(**payload["state"]), metrics_bytes=payload["metrics_bytes"])
+
 
 def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     """What must be the same on resume, the sequences of a step included."""
@@ -91,36 +98,68 @@ def save_checkpoint(
         DiskFullError: there is no room; nothing half-written is left, and older checkpoints stay.
     """
     name = checkpoint_name(state.step)
-    final = run.checkpoints / name
     beside = run.checkpoints / f".{name}.partial"
-    tensors = dict(zip(TENSOR_FILES, (_weights(model), _moments(model, optimizer)), strict=True))
-    _require_space(run.checkpoints, sum(t.nbytes for part in tensors.values() for t in part.values()))
+    content = (_in_main_memory(weights_of(model)), _in_main_memory(moments_of(model, optimizer)))
+    tensors = dict(zip(TENSOR_FILES, content, strict=True))
+    require_space(run.checkpoints, sum(t.nbytes for part in tensors.values() for t in part.values()))
     try:
         with disk_full_as_error(run.checkpoints):
             beside.mkdir(exist_ok=True)
             for file, content in tensors.items():
                 save_file(content, beside / file)
                 sync_file(beside / file)
-            payload = {
-                "schema": SCHEMA,
-                "state": asdict(state),
-                "optimizer_step": _optimizer_step(optimizer),
-                "scaler": scaler.state_dict(),
-                "fixed": dict(fixed),
-                "dataset_fingerprint": dataset_fingerprint,
-                "metrics_bytes": metrics_bytes,
-                "files": {file: _file_identity(beside / file) for file in TENSOR_FILES},
-            }
-            replace_bytes(beside / "state.json", _sealed(payload))
-            if final.exists():
-                run.remove_checkpoint(name)
-            beside.rename(final)
-            sync_folder(run.checkpoints)
-            run.point("last", name)
+            payload = payload_of(
+                state=state,
+                optimizer=optimizer,
+                scaler=scaler,
+                fixed=fixed,
+                dataset_fingerprint=dataset_fingerprint,
+                metrics_bytes=metrics_bytes,
+            )
+            files = {file: file_identity(beside / file) for file in TENSOR_FILES}
+            publish(run, beside, payload | {"files": files})
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_partial(beside)
         raise
     return name
+
+
+def payload_of(
+    *,
+    state: TrainState,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+    metrics_bytes: int,
+) -> dict[str, Any]:
+    """What state.json holds beside the identities of the files."""
+    return {
+        "schema": SCHEMA,
+        "state": asdict(state),
+        "optimizer_step": optimizer_step(optimizer),
+        "scaler": scaler.state_dict(),
+        "fixed": dict(fixed),
+        "dataset_fingerprint": dataset_fingerprint,
+        "metrics_bytes": metrics_bytes,
+    }
+
+
+def publish(run: RunFolder, beside: Path, payload: Mapping[str, Any]) -> None:
+    """Makes a checkpoint of a folder whose tensors are written: seals it, renames it, points to it."""
+    name = checkpoint_name(payload["state"]["step"])
+    final = run.checkpoints / name
+    replace_bytes(beside / "state.json", _sealed(payload))
+    if final.exists():
+        run.remove_checkpoint(name)
+    beside.rename(final)
+    sync_folder(run.checkpoints)
+    run.point("last", name)
+
+
+def remove_partial(beside: Path) -> None:
+    """Removes what was written of a checkpoint that will not be."""
+    shutil.rmtree(beside, ignore_errors=True)
 
 
 def prune_checkpoints(run: RunFolder, keep: int) -> None:
@@ -146,6 +185,28 @@ def load_checkpoint(
         CheckpointError: it is damaged (the one before is offered), or config or dataset have changed.
     """
     payload = verified_payload(run, name)
+    require_fitting(run, name, payload, fixed=fixed, dataset_fingerprint=dataset_fingerprint)
+    folder = run.checkpoints / name
+    load_weights(model, folder)
+    put_moments(model, optimizer, _read_moments(model, folder, payload), payload["optimizer_step"])
+    if payload["scaler"]:
+        scaler.load_state_dict(payload["scaler"])
+    return LoadedCheckpoint.of(name, payload)
+
+
+def require_fitting(
+    run: RunFolder,
+    name: str,
+    payload: Mapping[str, Any],
+    *,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+) -> None:
+    """Makes sure that a checkpoint belongs to these settings and this dataset.
+
+    Raises:
+        CheckpointError: it does not.
+    """
     _require_same(name, payload["fixed"], fixed)
     if payload["dataset_fingerprint"] != dataset_fingerprint:
         raise CheckpointError(
@@ -153,18 +214,13 @@ def load_checkpoint(
             why="the steps to come would not see the text that they would have seen",
             fix="put the dataset back as it was, or start a new run on the new one",
         )
-    folder = run.checkpoints / name
-    load_weights(model, folder)
-    _load_moments(model, optimizer, load_file(folder / TENSOR_FILES[1]), payload["optimizer_step"])
-    if payload["scaler"]:
-        scaler.load_state_dict(payload["scaler"])
-    return LoadedCheckpoint(
-        name=name, state=TrainState(**payload["state"]), metrics_bytes=payload["metrics_bytes"]
-    )
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Copies a verified checkpoint's weights into a model, wherever that is."""
+    if not (folder / TENSOR_FILES[0]).is_file():
+        read_parts(folder, weights_of(model), alone=True)
+        return
     weights = load_file(folder / TENSOR_FILES[0])
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -201,7 +257,7 @@ def _damage(folder: Path) -> str | None:
         for file, expected in payload["files"].items():
             if not (folder / file).is_file():
                 return f"{file} is missing"
-            if _file_identity(folder / file) != expected:
+            if file_identity(folder / file) != expected:
                 return f"{file} has another sha256 or size than state.json records"
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         return f"state.json: {error}"
@@ -223,12 +279,18 @@ def _unsealed(folder: Path) -> dict[str, Any]:
     return dict(payload)
 
 
-def _file_identity(path: Path) -> dict[str, Any]:
+def file_identity(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, as state.json records them."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _require_space(folder: Path, tensor_bytes: int) -> None:
+def require_space(folder: Path, tensor_bytes: int) -> None:
+    """Makes sure that a checkpoint of so many bytes fits.
+
+    Raises:
+        DiskFullError: it does not.
+    """
     free = shutil.disk_usage(folder).free
     if free < tensor_bytes:
         raise DiskFullError(
@@ -250,28 +312,46 @@ def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) 
         )
 
 
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    """Named parameters; a tied matrix appears once."""
-    return {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Named parameters, in the memory where they are; a tied matrix appears once."""
+    return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def moments_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """AdamW's moments by parameter, in the memory where they are; none before its first step."""
     return {
-        f"{name}.{moment}": optimizer.state[p][moment].cpu().contiguous()
+        f"{name}.{moment}": optimizer.state[p][moment]
         for name, p in model.named_parameters()
         for moment in MOMENTS
         if p in optimizer.state
     }
 
 
-def _optimizer_step(optimizer: torch.optim.Optimizer) -> float:
+def _in_main_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def optimizer_step(optimizer: torch.optim.Optimizer) -> float:
     """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
     return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
 
 
-def _load_moments(
+def _read_moments(model: nn.Module, folder: Path, payload: Mapping[str, Any]) -> dict[str, Tensor]:
+    if TENSOR_FILES[1] in payload["files"]:
+        return load_file(folder / TENSOR_FILES[1])
+    if not payload["optimizer_step"]:
+        return {}
+    moments = {
+        f"{name}.{moment}": torch.empty(p.shape) for name, p in model.named_parameters() for moment in MOMENTS
+    }
+    read_parts(folder, moments, alone=True)
+    return moments
+
+
+def put_moments(
     model: nn.Module, optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor], step: float
 ) -> None:
+    """Gives AdamW its moments and its count of updates; none before its first step."""
     if not moments:
         return
     names = {parameter: name for name, parameter in model.named_parameters()}

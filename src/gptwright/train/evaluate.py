@@ -2,7 +2,8 @@
 
 nanoGPT draws new random batches for every evaluation, so two of its numbers differ without any training in
 between. Here the windows of a run never change, and each window's loss is kept, so that every printed loss
-has a standard error and two evaluations can be compared window by window.
+has a standard error and two evaluations can be compared window by window. Several processes deal the batches
+out among them, the same batches as one process has, and every one gets every window's loss.
 """
 
 import io
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from gptwright.arithmetic.noise import MeanLoss, mean_loss
 from gptwright.data.sampling import WindowReader, evaluation_starts
@@ -49,21 +51,31 @@ class Evaluator:
 
     def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
         session, starts = self.session, self.starts[name]
-        device = session.precision.device.torch_device
-        losses = []
+        world, device = session.world, session.precision.device.torch_device
+        begins = range(0, len(starts), session.config.batch_size)
+        losses_W = torch.zeros(len(starts), device=device)
         with torch.no_grad():
-            for begin in range(0, len(starts), session.config.batch_size):
-                batch = starts[begin : begin + session.config.batch_size]
-                tokens_BT, targets_BT = self.readers[name].read(batch)
-                with session.precision.autocast():
-                    losses_B = session.forward(
-                        torch.from_numpy(tokens_BT).to(device),
-                        torch.from_numpy(targets_BT).to(device),
-                        per_window=True,
-                    )
-                losses.append(losses_B.float())
-        result: npt.NDArray[np.float32] = torch.cat(losses).cpu().numpy()
+            for turn in range(0, len(begins), world.size):
+                # Sharded weights are gathered in every forward pass, so a process without a batch of its own
+                # makes the last one again.
+                number = turn + world.rank
+                begin = begins[min(number, len(begins) - 1)]
+                losses_B = self._losses(name, starts[begin : begin + session.config.batch_size])
+                if number < len(begins):
+                    losses_W[begin : begin + len(losses_B)] = losses_B.float()
+            world.sum(losses_W)
+        result: npt.NDArray[np.float32] = losses_W.cpu().numpy()
         return result
+
+    def _losses(self, name: str, starts: npt.NDArray[np.int64]) -> Tensor:
+        session, device = self.session, self.session.precision.device.torch_device
+        tokens_BT, targets_BT = self.readers[name].read(starts)
+        with session.precision.autocast():
+            return session.forward(
+                torch.from_numpy(tokens_BT).to(device),
+                torch.from_numpy(targets_BT).to(device),
+                per_window=True,
+            )
 
 
 def summarized(losses: dict[str, npt.NDArray[np.float32]]) -> dict[str, MeanLoss]:

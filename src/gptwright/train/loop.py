@@ -4,6 +4,9 @@ Step s evaluates if it is due, saves if it is due, then makes update s; a run of
 evaluation and a checkpoint at step `max_iters`. The loss of a step is the mean over all its micro-batches
 (nanoGPT prints the last one's). Losses stay on the device between two log lines, so that a GPU is never
 made to wait for a number that nobody reads yet.
+
+Several processes make the same steps, each on its share of the batch; loss, gradient norm and evaluations are
+those of all of them, in each, so that each decides the same. The first one writes and speaks.
 """
 
 import math
@@ -23,12 +26,15 @@ from gptwright.optim.schedule import learning_rate
 from gptwright.record.log_text import append_log
 from gptwright.record.metrics import MetricsFile, Record
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import TrainState, fixed_settings, prune_checkpoints, save_checkpoint
+from gptwright.train.checkpoint import TrainState, prune_checkpoints
+from gptwright.train.distributed import StopVote
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
+from gptwright.train.replica import clip_gradients
 from gptwright.train.session import Session
 from gptwright.train.stop import StopRequest
+from gptwright.train.together import save_together
 
 
 class Listener(Protocol):
@@ -56,7 +62,7 @@ class Trainer:
         session: what to train.
         run: where the record goes.
         state: where to begin.
-        metrics: the open metrics file.
+        metrics: the open metrics file; None in a process that does not write.
         listener: is told of every record and step.
     """
 
@@ -66,7 +72,7 @@ class Trainer:
         run: RunFolder,
         *,
         state: TrainState,
-        metrics: MetricsFile,
+        metrics: MetricsFile | None,
         listener: Listener,
     ) -> None:
         self.session = session
@@ -76,6 +82,7 @@ class Trainer:
         self.metrics = metrics
         self.listener = listener
         self.evaluator = Evaluator(session)
+        self.vote = StopVote(session.world)
         self.batches = Prefetcher(session.sampler, session.precision.device, last_step=self.config.max_iters)
         place = session.precision.device.torch_device
         self.losses: list[Tensor] = [torch.tensor(loss, device=place) for loss in state.pending_losses]
@@ -104,10 +111,12 @@ class Trainer:
                 self._evaluate()
             if self.state.step > first and self._checkpoint_due():
                 self._save()
-            if stop:
+            if self.vote(bool(stop)):
+                self.vote.count()
                 self._save()
                 return self._end("stopped")
             self._step()
+        self.vote.count()
         if self.state.last_eval_step != self.state.step:
             self._evaluate()
         self._save()
@@ -141,24 +150,24 @@ class Trainer:
         """One optimizer step; returns its mean loss and gradient norm, both still on the device."""
         config, session = self.config, self.session
         if config.dropout:
-            torch.manual_seed(dropout_seed(config.seed, step))
+            torch.manual_seed(dropout_seed(config.seed, step, session.world.rank))
         tokens_NT, targets_NT = self.batches.batch(step)
         loss = torch.zeros((), device=session.precision.device.torch_device)
-        for begin in range(0, config.sequences_per_step, config.batch_size):
-            micro = slice(begin, begin + config.batch_size)
+        for micro in session.cut.micro_batches:
+            session.replica.average_next(micro is session.cut.micro_batches[-1])
             with session.precision.autocast():
-                micro_loss = session.forward(tokens_NT[micro], targets_NT[micro])
-                micro_loss = micro_loss / config.gradient_accumulation_steps
+                micro_loss = session.forward(tokens_NT[micro.rows], targets_NT[micro.rows])
+                micro_loss = micro_loss / micro.divisor
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
         grad_norm = None
         if config.grad_clip:
             session.scaler.unscale_(session.optimizer)
-            grad_norm = torch.nn.utils.clip_grad_norm_(session.model.parameters(), config.grad_clip)
+            grad_norm = clip_gradients(session.model, config.grad_clip)
         session.scaler.step(session.optimizer)
         session.scaler.update()
         session.optimizer.zero_grad(set_to_none=True)
-        return loss, grad_norm
+        return session.world.sum(loss) / session.world.size, grad_norm
 
     def _log(self, rate: float, grad_norm: Tensor | None) -> None:
         step = self.state.step
@@ -205,7 +214,8 @@ class Trainer:
         losses = self.evaluator.evaluate()
         means = summarized(losses)
         step = self.state.step
-        save_window_losses(self.run_folder.evaluations, step, losses)
+        if self.session.world.is_first:
+            save_window_losses(self.run_folder.evaluations, step, losses)
         val_loss = means["val"].mean
         if math.isfinite(val_loss) and val_loss < (self.state.best_val_loss or math.inf):
             self.state.best_val_loss, self.state.best_step = val_loss, step
@@ -228,17 +238,12 @@ class Trainer:
         state = self.state
         state.pending_losses = [float(loss) for loss in self.losses]
         state.pending_seconds = self.seconds
-        self.metrics.sync()
-        name = save_checkpoint(
-            self.run_folder,
-            state=state,
-            model=self.session.model,
-            optimizer=self.session.optimizer,
-            scaler=self.session.scaler,
-            fixed=fixed_settings(self.config, self.session.vocab_size),
-            dataset_fingerprint=self.session.dataset.fingerprint,
-            metrics_bytes=self.metrics.length,
-        )
+        if self.metrics is not None:
+            self.metrics.sync()
+        written = self.metrics.length if self.metrics is not None else 0
+        name = save_together(self.run_folder, self.session, state, metrics_bytes=written)
+        if not self.session.world.is_first:
+            return
         if state.best_step == state.step:
             self.run_folder.point("best", name)
         prune_checkpoints(self.run_folder, self.config.keep_checkpoints)
@@ -249,14 +254,19 @@ class Trainer:
         return Outcome(ending, self.state)
 
     def _record(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if self.metrics is None:
+            return
         record = self.metrics.append(kind, fields)
         append_log(self.run_folder.log_path, record)
         self.listener.recorded(record)
 
 
-def dropout_seed(seed: int, step: int) -> int:
-    """The seed of a step's dropout: the same on every resume, another at every step.
+def dropout_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of a step's dropout: the same on every resume, another at every step and in every process.
 
-    A multiplicative hash (Knuth's 64-bit constant) spreads neighbouring steps over all 63 bits.
+    A multiplicative hash (Knuth's 64-bit constants) spreads neighbouring steps over all 63 bits; the third
+    factor, for processes, is the golden ratio's.
     """
-    return ((seed + 1) * 6364136223846793005 + step * 1442695040888963407) % 2**63
+    return (
+        (seed + 1) * 6364136223846793005 + step * 1442695040888963407 + rank * 11400714819323198485
+    ) % 2**63

@@ -17,17 +17,20 @@ import torch
 
 import gptwright
 from gptwright.config.load import LoadedConfig
+from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import CheckpointError, RunError
 from gptwright.files import replace_bytes, replace_text
 from gptwright.record.log_text import append_log, log_text
 from gptwright.record.metrics import MetricsFile, read_metrics, require_length
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import LoadedCheckpoint, TrainState, fixed_settings, load_checkpoint
+from gptwright.train.checkpoint import LoadedCheckpoint, TrainState
+from gptwright.train.distributed import World, launch_name, was_restarted
 from gptwright.train.loop import Listener, Outcome, Trainer
 from gptwright.train.promise import promise_document
 from gptwright.train.session import Session, build_session, tokenizer_of
 from gptwright.train.stop import stop_on_signals
+from gptwright.train.together import load_together, require_shared_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,47 +50,106 @@ class Prepared:
     discarded: tuple[str, ...] = ()
 
 
-def prepare_new(loaded: LoadedConfig) -> Prepared:
+def prepare_new(loaded: LoadedConfig, *, world: World | None = None) -> Prepared:
     """Checks everything and takes the run folder.
+
+    Args:
+        loaded: the settings.
+        world: the processes that train it, each of which calls this; this one alone if None.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong; nothing was written then.
     """
+    world = world or World()
     run = RunFolder(Path(loaded.config.out_dir))
-    run.require_free()
-    session = build_session(loaded)
+    world.from_first(run.require_free)
+    session = build_session(loaded, world=world)
+    world.from_first(lambda: _take(run, session))
+    if session.replica.sharded:
+        require_shared_folder(run, world)
+    return Prepared(run=run, session=session, resumed=None)
+
+
+def _take(run: RunFolder, session: Session) -> None:
     run.create(session.config)
     try:
         _describe(run, session)
     except BaseException:
         run.remove()
         raise
-    return Prepared(run=run, session=session, resumed=None)
 
 
-def prepare_resume(run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | None = None) -> Prepared:
+def prepare_resume(
+    run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | None = None, world: World | None = None
+) -> Prepared:
     """Puts a session into the state of a run's last (or a named) checkpoint.
+
+    Args:
+        run: the run.
+        loaded: its settings, with what the person changed.
+        checkpoint: which one; None takes the newest.
+        world: the processes that train it, each of which calls this; this one alone if None.
 
     Raises:
         GptwrightError: the checkpoint is damaged, or settings or dataset have changed since.
     """
-    name = _chosen_checkpoint(run, checkpoint)
-    dataset_folder = run.read_facts().get("dataset", {}).get("folder")
-    session = build_session(loaded, dataset_folder=Path(dataset_folder) if dataset_folder else None)
+    world = world or World()
+    name, dataset_folder = world.from_first(
+        lambda: [_chosen_checkpoint(run, checkpoint), run.dataset_folder()]
+    )
+    session = build_session(
+        loaded, dataset_folder=Path(dataset_folder) if dataset_folder else None, world=world
+    )
+    if session.replica.sharded:
+        require_shared_folder(run, world)
     if name is None:
         return Prepared(run=run, session=session, resumed=None)
-    resumed = load_checkpoint(
-        run,
-        name,
-        model=session.model,
-        optimizer=session.optimizer,
-        scaler=session.scaler,
-        fixed=fixed_settings(session.config, session.vocab_size),
-        dataset_fingerprint=session.dataset.fingerprint,
-    )
+    resumed = load_together(run, name, session)
+    later = world.from_first(lambda: _later_checkpoints(run, resumed))
+    return Prepared(run=run, session=session, resumed=resumed, discarded=tuple(later))
+
+
+def _later_checkpoints(run: RunFolder, resumed: LoadedCheckpoint) -> list[str]:
     require_length(run.metrics_path, resumed.metrics_bytes)
-    later = tuple(other for other in run.checkpoint_names() if other > name)
-    return Prepared(run=run, session=session, resumed=resumed, discarded=later)
+    return [other for other in run.checkpoint_names() if other > resumed.name]
+
+
+def run_settings(run: RunFolder, overrides: Mapping[str, str], *, world: World) -> LoadedConfig:
+    """The settings of an existing run, which the first process alone need see.
+
+    Raises:
+        GptwrightError: there is no run, or a setting cannot be used.
+    """
+
+    def read() -> dict[str, Any]:
+        loaded = RunFolder.existing(run.path).load_config(overrides)
+        return {
+            "config": loaded.config.model_dump(),
+            "sources": dict(loaded.sources),
+            "without_effect": dict(loaded.without_effect),
+        }
+
+    told = world.from_first(read)
+    return LoadedConfig(TrainConfig(**told["config"]), told["sources"], told["without_effect"])
+
+
+def goes_on(loaded: LoadedConfig, *, world: World) -> bool:
+    """Whether `train` goes on with the run in out_dir: asked for, or because torchrun started it again."""
+    run, wish = RunFolder(Path(loaded.config.out_dir)), loaded.config.init_from
+    if wish == "resume":
+        return True
+    return bool(world.from_first(lambda: _is_begun(run) and (wish == "auto" or _was_begun_by_us(run))))
+
+
+def _is_begun(run: RunFolder) -> bool:
+    return run.config_path.is_file()
+
+
+def _was_begun_by_us(run: RunFolder) -> bool:
+    """Whether this launch of torchrun took the folder before a failure; between its first two files it has
+    no name yet."""
+    facts = run.read_facts()
+    return was_restarted() and (not facts or facts.get("launch") == launch_name())
 
 
 def _chosen_checkpoint(run: RunFolder, asked: str | None) -> str | None:
@@ -114,6 +176,9 @@ def train_prepared(prepared: Prepared, listener: Listener) -> Outcome:
     """
     run, session = prepared.run, prepared.session
     state = prepared.resumed.state if prepared.resumed else TrainState()
+    if not session.world.is_first:
+        with stop_on_signals() as stop:
+            return Trainer(session, run, state=state, metrics=None, listener=listener).train(stop)
     _rewind(prepared)
     keep_bytes = prepared.resumed.metrics_bytes if prepared.resumed else 0
     metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
@@ -186,6 +251,7 @@ def _start_fields(session: Session) -> dict[str, Any]:
         "device": session.precision.device.name,
         "dtype": session.precision.dtype,
         "peak_flops": session.peak_flops,
+        "world_size": session.world.size,
         "max_iters": config.max_iters,
     }
 
@@ -196,6 +262,7 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
         "schema": "gptwright.run/1",
         "gptwright": gptwright.__version__,
         "commit": _commit(),
+        "launch": launch_name(),
         "machine": {
             "system": platform.platform(),
             "python": platform.python_version(),
@@ -204,6 +271,8 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
             "device": device.name,
             "device_memory_bytes": device.memory_bytes,
             "threads": torch.get_num_threads(),
+            "processes": session.world.size,
+            "hosts": session.world.hosts,
         },
         "dataset": {
             "name": session.dataset.name,
