@@ -2,11 +2,11 @@
 
     python ranks_driver.py PLAN.json
 
-torch is imported once and computes nothing before a fork. PLAN is a list of worlds, `{"size": N, "runs": […]}`;
-a run has `out` and either `options` (a new run) or `overrides` (it goes on), and may have `stop_at`: rank 1
-(the only one, where there is one) then sends itself SIGTERM after so many steps. Each world is one process
-group, joined as `torchrun` would have it joined. Prints one JSON line: for each world its ranks' exit statuses,
-and for each run the step at which every rank ended.
+torch is imported once and computes nothing before a fork. PLAN is a list of worlds, `{"size": N, "runs":
+[…]}`; a run has `out` and either `options` (a new run) or `overrides` (it goes on), and may have `stop_at`:
+rank 1 (the only one, where there is one) then sends itself SIGTERM after so many steps. Each world is one
+process group, joined as `torchrun` would have it joined. Prints one JSON line: for each world its ranks' exit
+statuses, and for each rank the step at which each run ended.
 """
 
 import json
