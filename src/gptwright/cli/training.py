@@ -41,7 +41,7 @@ def resume_and_show(
 ) -> dict[str, Any]:
     """Goes on with the run in `out_dir`; returns what `--json` prints."""
     run = RunFolder(Path(loaded.config.out_dir))
-    world.from_first(lambda: RunFolder.existing(run.path) and None)
+    world.from_first(lambda: str(RunFolder.existing(run.path).path))
     prepared = prepare_resume(run, loaded, checkpoint=checkpoint, world=world)
     require_unfinished(prepared)
     return _show(prepared, console, plain=plain)

@@ -174,6 +174,11 @@ def _per_device(config: TrainConfig, device: PlanDevice) -> int:
     return len(cut_step(sequences, batch_size=config.batch_size, size=size).micro_batches)
 
 
+def _is_divided(config: TrainConfig, device: PlanDevice) -> bool:
+    """Whether each device holds a part of the model; `auto` plans for whole copies, and says if none fits."""
+    return config.parallel == "fsdp" and device.count > 1
+
+
 def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> TrainingMemory:
     return training_memory(
         shape,
@@ -182,7 +187,8 @@ def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Train
         compiled=device.compiled,
         accumulation=_per_device(config, device),
         device_kind=device.kind,
-        data_parallel=device.count > 1,
+        data_parallel=device.count > 1 and not _is_divided(config, device),
+        divided_over=device.count if _is_divided(config, device) else 1,
     )
 
 
@@ -199,7 +205,8 @@ def _fitting(
         compiled=device.compiled,
         accumulation=_per_device(config, device),
         device_kind=device.kind,
-        data_parallel=device.count > 1,
+        data_parallel=device.count > 1 and not _is_divided(config, device),
+        divided_over=device.count if _is_divided(config, device) else 1,
     )
     return memory.total <= budget, largest
 
