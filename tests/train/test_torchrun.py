@@ -40,7 +40,7 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_in_the_right_weights(
     record = tmp_path / "killed" / "metrics.jsonl"
     wait_until(lambda: length_of(record) > 3000)
     ranks_of(agent)[1].kill()
-    wait_until(lambda: "Resuming training from step" in said(tmp_path))
+    wait_until(lambda: "iter " in said(tmp_path).partition("Resuming training from step")[2])
     agent.send_signal(signal.SIGTERM)
     agent.wait(timeout=60)
     assert RunFolder(tmp_path / "killed").pointed("last") is not None

@@ -8,7 +8,9 @@ because its process id is in the store too.
 """
 
 import os
+import signal
 import socket
+import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -72,6 +74,9 @@ class Register:
         """What this process raises for an error that ends it: the error with its rank, or a silent one."""
         if isinstance(error, PeerFailedError):
             return error
+        # torchrun ends the others as soon as one has died; who speaks about it needs a moment longer.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if _is_broken_connection(error):
             return self._lost(error)
         if not self._first_to_speak():

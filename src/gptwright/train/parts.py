@@ -8,6 +8,7 @@ plan in a pickle, which would run code for whoever could change the file. Each p
 Sources: torch.distributed.checkpoint's HuggingFaceStorageWriter and HuggingFaceStorageReader (torch 2.9).
 """
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ def read_parts(folder: Path, tensors: Mapping[str, Tensor], *, alone: bool) -> N
         alone: whether this process reads by itself; else all call it together.
     """
     reader = _storage().HuggingFaceStorageReader(str(folder))
-    dcp.load(dict(tensors), storage_reader=reader, no_dist=alone)
+    with warnings.catch_warnings():
+        # It warns that one process reads alone, which is what was asked for.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
+        dcp.load(dict(tensors), storage_reader=reader, no_dist=alone)
 
 
 def _storage() -> Any:
