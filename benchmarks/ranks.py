@@ -222,11 +222,11 @@ class Host:
 def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: float) -> dict[str, Any]:
     """One run on both hosts; the cable is taken out for `cut` seconds once it trains."""
     out = folder / name
-    sides = []
+    both: list[Host] = []
     for side, host, address in zip("ab", hosts, ADDRESSES, strict=True):
         place = folder / f"{name}-{side}"
         place.mkdir()
-        sides.append(Host(host, address, place, [*run, f"--out_dir={out}", "--init_from=auto"]))
+        both.append(Host(host, address, place, [*run, f"--out_dir={out}", "--init_from=auto"]))
     begin = time.monotonic()
     if cut:
         wait_until(lambda: out.is_dir() and length_of(out / "metrics.jsonl") > 3000)
@@ -234,8 +234,8 @@ def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: 
         print(f"{name}: the cable is out", flush=True)
         until = time.monotonic() + cut
         while time.monotonic() < until:
-            for side in sides:
-                side.done()
+            for one in both:
+                one.done()
             time.sleep(0.2)
         sh("ip", "-n", hosts[0], "link", "set", "cable", "up")
         print(f"{name}: the cable is back", flush=True)
@@ -244,21 +244,19 @@ def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: 
     first_line: float | None = None
     finished = [False, False]
     while not all(finished):
-        finished = [done or side.done() for done, side in zip(finished, sides, strict=True)]
+        finished = [done or one.done() for done, one in zip(finished, both, strict=True)]
         if first_line is None and cut and length_of(out / "metrics.jsonl") != before:
             first_line = time.monotonic() - back
         if time.monotonic() - back > 900:
-            raise TimeoutError("".join(said(side.folder)[-3000:] for side in sides))
+            raise TimeoutError("".join(said(one.folder)[-3000:] for one in both))
         time.sleep(0.1)
     records = read_metrics(out / "metrics.jsonl")
-    messages = [
-        line for side in sides for line in said(side.folder).splitlines() if line.startswith("error: ")
-    ]
+    messages = [line for one in both for line in said(one.folder).splitlines() if line.startswith("error: ")]
     return {
         "cut_seconds": cut,
         "seconds": round(time.monotonic() - begin, 1),
         "seconds_until_a_line_after_the_cut": round(first_line, 1) if first_line is not None else None,
-        "torchrun_starts": [side.starts for side in sides],
+        "torchrun_starts": [one.starts for one in both],
         "resumed_from": [r["step"] for r in records if r["kind"] == "resume"],
         "messages": messages,
     }

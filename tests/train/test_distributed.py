@@ -46,7 +46,7 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
         "lr_decay_iters": str(STEPS), "eval_interval": "25",
     }  # fmt: skip
     dropping = options | {"dropout": "0.2", "parallel": "ddp"}
-    cut = {"batch_size": "1", "gradient_accumulation_steps": "8", "eval_iters": "8"}
+    uneven = options | {"batch_size": "1", "gradient_accumulation_steps": "8", "eval_iters": "8"}
     return [
         {"size": 1, "runs": [new("one", options), new("one-dropping", dropping)]},
         {
@@ -70,7 +70,7 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
                 on("fsdp-chain", parallel="ddp"),
             ],
         },
-        {"size": 3, "runs": [new(f"{name}-3", options, parallel=name, **cut) for name in ("ddp", "fsdp")]},
+        {"size": 3, "runs": [new(f"{name}-3", uneven, parallel=name) for name in ("ddp", "fsdp")]},
         {"size": 2, "runs": [on("dropping-stopped")]},
     ]
 

@@ -99,8 +99,8 @@ def save_checkpoint(
     """
     name = checkpoint_name(state.step)
     beside = run.checkpoints / f".{name}.partial"
-    content = (_in_main_memory(weights_of(model)), _in_main_memory(moments_of(model, optimizer)))
-    tensors = dict(zip(TENSOR_FILES, content, strict=True))
+    both = (_in_main_memory(weights_of(model)), _in_main_memory(moments_of(model, optimizer)))
+    tensors = dict(zip(TENSOR_FILES, both, strict=True))
     require_space(run.checkpoints, sum(t.nbytes for part in tensors.values() for t in part.values()))
     try:
         with disk_full_as_error(run.checkpoints):

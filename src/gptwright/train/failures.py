@@ -59,7 +59,7 @@ class Register:
 
     def _connect(self) -> Any:
         """A line to the store of torchrun's agent; None without one."""
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
             return None

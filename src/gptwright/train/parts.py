@@ -15,6 +15,8 @@ from typing import Any
 
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from gptwright.errors import CheckpointError
 from gptwright.files import sync_file
@@ -32,7 +34,7 @@ def write_parts(folder: Path, tensors: Mapping[str, Tensor], *, rank: int) -> li
         The files that this process wrote.
     """
     writer = _storage().HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    dcp.save(dict(tensors), storage_writer=writer)
+    save(dict(tensors), storage_writer=writer)
     # DCP numbers processes from 1.
     written = sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
     for file in written:
@@ -52,7 +54,7 @@ def read_parts(folder: Path, tensors: Mapping[str, Tensor], *, alone: bool) -> N
     with warnings.catch_warnings():
         # It warns that one process reads alone, which is what was asked for.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
-        dcp.load(dict(tensors), storage_reader=reader, no_dist=alone)
+        load(dict(tensors), storage_reader=reader, no_dist=alone)
 
 
 def _storage() -> Any:
