@@ -2,15 +2,17 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gptwright.errors import ConfigError
+from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostError
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import verified_payload
@@ -22,8 +24,10 @@ from gptwright.train.distributed import (
     require_one_process,
     was_restarted,
 )
+from gptwright.train.failures import Register
 from gptwright.train.loop import dropout_seed
 from gptwright.train.speak import Speaker
+from gptwright.train.stop import ECHO_SECONDS, StopRequest
 from tests.conftest import TINY
 from tests.train.conftest import assert_same_weights, story
 
@@ -239,3 +243,54 @@ def test_a_launch_is_known_again_after_its_restart(monkeypatch: pytest.MonkeyPat
     assert not was_restarted()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     assert was_restarted()
+
+
+def test_an_echo_of_ctrl_c_is_no_second_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun passes a signal on that a terminal has given to all processes already."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
+    request = StopRequest()
+    request.receive(signal.SIGINT, None)
+    request.receive(signal.SIGTERM, None)
+    assert request
+    request.received_at -= 2 * ECHO_SECONDS
+    with pytest.raises(KeyboardInterrupt):
+        request.receive(signal.SIGINT, None)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    request = StopRequest()
+    request.receive(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        request.receive(signal.SIGINT, None)
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+    """Of a process that nobody can hear, started by hand and not by torchrun."""
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    monkeypatch.setattr("gptwright.train.failures.PATIENCE_SECONDS", 0.1)
+    before = signal.getsignal(signal.SIGTERM)
+    yield Register(World(rank=1, size=2, local_rank=1, local_size=2))
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_an_error_keeps_its_kind_and_gets_its_rank(register: Register) -> None:
+    told = register.told_once(DataError("no such corpus", fix="another one"))
+    assert isinstance(told, DataError)
+    assert told.problem.startswith("rank 1 of 2 on ")
+    assert told.problem.endswith(": no such corpus")
+    assert told.fix == "another one"
+
+
+def test_a_bug_keeps_its_traceback_and_a_silent_error_its_silence(register: Register) -> None:
+    bug, silent = ZeroDivisionError("x"), PeerFailedError("rank 0 failed")
+    assert register.told_once(bug) is bug
+    assert "rank 1 of 2" in bug.__notes__[0]
+    assert register.told_once(silent) is silent
+
+
+def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Register) -> None:
+    broken = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer\nmore")
+    told = register.told_once(broken)
+    assert isinstance(told, PeerLostError)
+    assert "cannot reach the other processes" in told.problem
+    assert told.why == "[gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    assert "--max-restarts" in str(told.fix)
