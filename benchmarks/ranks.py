@@ -107,7 +107,7 @@ def wait_for_growth(record: Path) -> None:
 
 
 def kills(folder: Path, *, count: int, parallel: str, seed: int) -> dict[str, Any]:
-    steps = "6000"
+    steps = "3000"
     run = options(folder, parallel=parallel, max_iters=steps, lr_decay_iters=steps, eval_interval="500")
     two = ["--standalone", "--nproc_per_node=2"]
     begin = time.monotonic()

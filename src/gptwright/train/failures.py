@@ -4,7 +4,7 @@ When one process fails, the others fail a moment later because they cannot reach
 sees as many tracebacks as there are processes, the first cause among them somewhere. Here whoever fails first
 signs in the launcher's store, which outlives the processes, and speaks; the others end silently. A process
 that dies without a word (killed by the kernel, a segmentation fault) is found by the others on its host,
-because its process id is in the store too.
+which know its process id.
 """
 
 import os
@@ -44,31 +44,14 @@ class Register:
     def __init__(self, world: "World") -> None:
         self._world = world
         self._store: Any = None
+        self._places: list[tuple[int, str]] = []
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._prefix = f"gptwright/{restart}/"
 
     def enter(self) -> None:
-        """Signs in, once the processes are connected, and waits until all have."""
-        self._store = self._connect()
-        if self._store is not None:
-            own = f"{os.getpid()} {socket.gethostname()}"
-            self._store.set(f"{self._prefix}{self._world.rank}", own)
-        import torch.distributed as dist
-
-        dist.barrier()
-
-    def _connect(self) -> Any:
-        """A line to the store of torchrun's agent; None without one."""
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
-            return None
-        return TCPStore(
-            os.environ["MASTER_ADDR"],
-            int(os.environ["MASTER_PORT"]),
-            is_master=False,
-            timeout=timedelta(seconds=STORE_SECONDS),
-        )
+        """Learns where every process is, once they are connected."""
+        places = self._world.gathered([os.getpid(), socket.gethostname()])
+        self._places = [(pid, host) for pid, host in places]
 
     def told_once(self, error: Exception) -> Exception:
         """What this process raises for an error that ends it: the error with its rank, or a silent one."""
@@ -114,34 +97,38 @@ class Register:
         )
 
     def _dead_on_this_host(self) -> list[int]:
-        if self._store is None:
-            return []
         host = socket.gethostname()
-        dead = []
-        for rank in range(self._world.size):
-            pid, place = self._store.get(f"{self._prefix}{rank}").decode().split(" ", 1)
-            if place == host and not _is_alive(int(pid)):
-                dead.append(rank)
-        return dead
+        places = enumerate(self._places)
+        return [rank for rank, (pid, place) in places if place == host and not _is_alive(pid)]
 
     def _has_spoken(self) -> bool:
         try:
-            return self._store is not None and bool(self._store.check([f"{self._prefix}spoken"]))
+            return self._reached() and bool(self._store.check([f"{self._prefix}spoken"]))
         except RuntimeError:
-            self._store = None
             return False
 
     def _first_to_speak(self) -> bool:
         """Takes the word; where the store is out of reach, nobody can be asked and one speaks."""
+        own = str(self._world.rank)
         try:
-            if self._store is None:
-                self._store = self._connect()
-            if self._store is None:
+            if not self._reached():
                 return True
-            own = str(self._world.rank)
             return bool(self._store.compare_set(f"{self._prefix}spoken", "", own).decode() == own)
         except RuntimeError:
             return True
+
+    def _reached(self) -> bool:
+        """Whether the store of torchrun's agent can be asked; there is none without torchrun."""
+        if self._store is None and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+            self._store = TCPStore(
+                os.environ["MASTER_ADDR"],
+                int(os.environ["MASTER_PORT"]),
+                is_master=False,
+                timeout=timedelta(seconds=STORE_SECONDS),
+            )
+        return self._store is not None
 
 
 def _is_broken_connection(error: Exception) -> bool:

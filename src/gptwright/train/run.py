@@ -146,10 +146,14 @@ def _is_begun(run: RunFolder) -> bool:
 
 
 def _was_begun_by_us(run: RunFolder) -> bool:
-    """Whether this launch of torchrun took the folder before a failure; between its first two files it has
-    no name yet."""
+    """Whether this launch of torchrun took the folder before a failure.
+
+    Killed between the folder's first two files, it has left no name there.
+    """
+    if not was_restarted():
+        return False
     facts = run.read_facts()
-    return was_restarted() and (not facts or facts.get("launch") == launch_name())
+    return not facts or facts.get("launch") == launch_name()
 
 
 def _chosen_checkpoint(run: RunFolder, asked: str | None) -> str | None:

@@ -157,7 +157,6 @@ def _spread(session: Session, step: float) -> None:
     if not step:
         return
     moments = moments_of(model, session.optimizer) if world.is_first else _empty_moments(session)
-    moments = {name: moment.to(model.device) for name, moment in moments.items()}
     for name in sorted(moments):
         world.spread(moments[name])
     if not world.is_first:
