@@ -42,7 +42,7 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
         "wandb_log": "metrics go to metrics.jsonl in the run folder",
         "wandb_project": "metrics go to metrics.jsonl in the run folder",
         "wandb_run_name": "metrics go to metrics.jsonl in the run folder",
-        "backend": "one process trains, so nothing is communicated",
+        "backend": "chosen by the device: NCCL between CUDA devices, else gloo",
     }
 )
 

@@ -228,8 +228,8 @@ def joined_world() -> Iterator[World]:
     missing = [name for name in NEEDED if not os.environ.get(name)]
     if missing:
         raise ConfigError(
-            f"WORLD_SIZE is {size}, and {', '.join(missing)} is not set",
-            why="without it the processes cannot find each other",
+            f"WORLD_SIZE is {size}, without {', '.join(missing)}",
+            why="the processes cannot find each other",
             fix="start them with torchrun, or unset WORLD_SIZE to train in one process",
         )
     world = World(
