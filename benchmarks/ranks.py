@@ -194,10 +194,15 @@ class Host:
     def __init__(self, name: str, address: str, folder: Path, run: list[str]) -> None:
         self.folder = folder
         self.starts = 0
-        self._launcher = ["ip", "netns", "exec", name, "env", "GLOO_SOCKET_IFNAME=cable"]
+        as_host = f'echo {name} > /proc/sys/kernel/hostname; exec "$@"'
+        self._launcher = [
+            "ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", as_host, "sh",
+            "env", "GLOO_SOCKET_IFNAME=cable",
+        ]  # fmt: skip
         self._settings = [
             "--nnodes=2", "--nproc_per_node=1", "--rdzv-backend=c10d", "--rdzv-id=hosts",
             f"--rdzv-endpoint={ADDRESSES[0]}:29400", f"--local-addr={address}", "--max-restarts=3",
+            f"--rdzv-conf=is_host={int(address == ADDRESSES[0])}",
         ]  # fmt: skip
         self._run = run
         self.agent = self._start()
