@@ -1,13 +1,13 @@
 """Many processes under real `torchrun`, hurt on purpose; the full form of tests/train/test_torchrun.py.
 
     python benchmarks/ranks.py kills [--kills 20] [--parallel ddp|fsdp] [--out FILE]
-    python benchmarks/ranks.py network [--delay 5ms] [--out FILE]      # needs root: ip netns, tc
+    python benchmarks/ranks.py network [--delay 0.005] [--out FILE]      # Linux, as root
 
 `kills`: two ranks under `--max-restarts`; one of them gets SIGKILL at a random moment, half of the times
 during start-up, again and again. The run must end with the weights of an undisturbed one, bit for bit.
 
-`network`: two hosts are two network namespaces with a virtual cable between them, and a delay on it. The
-cable is taken out for less than `rank_timeout` (the run waits and goes on) and for longer (both sides give
+`network`: two hosts are two network namespaces with a cable between them that delays (`benchmarks/cable.py`).
+It is taken out for less than `rank_timeout` (the run waits and goes on) and for longer (both sides give
 up, each host's loop starts `torchrun` again, and the run goes on from the last checkpoint once the cable is
 back). Each must end with the weights of an undisturbed run, bit for bit.
 """
@@ -22,8 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,8 @@ import torch
 from safetensors import safe_open
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.cable import DEVICE, Cable, two_hosts
 
 from gptwright.data.prepare import prepare
 from gptwright.hardware.cpu import cpu_name
@@ -151,43 +151,6 @@ def kills(folder: Path, *, count: int, parallel: str, seed: int) -> dict[str, An
     }
 
 
-def sh(*command: str) -> None:
-    subprocess.run(command, check=True)
-
-
-@contextmanager
-def two_hosts(delay: str) -> Iterator[list[str]]:
-    """Two network namespaces joined by a virtual cable with a delay in each direction."""
-    hosts = [f"gptwright-{os.getpid()}-{side}" for side in "ab"]
-    for host in hosts:
-        sh("ip", "netns", "add", host)
-    try:
-        sh(
-            "ip",
-            "link",
-            "add",
-            "cable",
-            "netns",
-            hosts[0],
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "cable",
-            "netns",
-            hosts[1],
-        )
-        for host, address in zip(hosts, ADDRESSES, strict=True):
-            sh("ip", "-n", host, "address", "add", f"{address}/24", "dev", "cable")
-            sh("ip", "-n", host, "link", "set", "lo", "up")
-            sh("ip", "-n", host, "link", "set", "cable", "up")
-            sh("tc", "-n", host, "qdisc", "add", "dev", "cable", "root", "netem", "delay", delay)
-        yield hosts
-    finally:
-        for host in hosts:
-            subprocess.run(["ip", "netns", "delete", host], check=False)
-
-
 class Host:
     """One host's loop: `torchrun` again and again until it ends well, as a service or a shell loop does."""
 
@@ -197,7 +160,7 @@ class Host:
         as_host = f'echo {name} > /proc/sys/kernel/hostname; exec "$@"'
         self._launcher = [
             "ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", as_host, "sh",
-            "env", "GLOO_SOCKET_IFNAME=cable",
+            "env", f"GLOO_SOCKET_IFNAME={DEVICE}",
         ]  # fmt: skip
         self._settings = [
             "--nnodes=2", "--nproc_per_node=1", "--rdzv-backend=c10d", "--rdzv-id=hosts",
@@ -224,7 +187,9 @@ class Host:
         return status == 0
 
 
-def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: float) -> dict[str, Any]:
+def train_on(
+    hosts: list[str], cable: Cable, folder: Path, name: str, run: list[str], *, cut: float
+) -> dict[str, Any]:
     """One run on both hosts; the cable is taken out for `cut` seconds once it trains."""
     out = folder / name
     both: list[Host] = []
@@ -235,14 +200,14 @@ def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: 
     begin = time.monotonic()
     if cut:
         wait_until(lambda: out.is_dir() and length_of(out / "metrics.jsonl") > 3000)
-        sh("ip", "-n", hosts[0], "link", "set", "cable", "down")
+        cable.is_out = True
         print(f"{name}: the cable is out", flush=True)
         until = time.monotonic() + cut
         while time.monotonic() < until:
             for one in both:
                 one.done()
             time.sleep(0.2)
-        sh("ip", "-n", hosts[0], "link", "set", "cable", "up")
+        cable.is_out = False
         print(f"{name}: the cable is back", flush=True)
     back = time.monotonic()
     before = length_of(out / "metrics.jsonl") if cut else 0
@@ -267,16 +232,16 @@ def train_on(hosts: list[str], folder: Path, name: str, run: list[str], *, cut: 
     }
 
 
-def network(folder: Path, *, delay: str) -> dict[str, Any]:
+def network(folder: Path, *, delay_seconds: float) -> dict[str, Any]:
     run = options(folder, max_iters="400", lr_decay_iters="400", eval_interval="100", rank_timeout="20")
-    with two_hosts(delay) as hosts:
+    with two_hosts(ADDRESSES, delay_seconds=delay_seconds) as (hosts, cable):
         found = {}
         for name, cut in (("whole", 0.0), ("short", 8.0), ("long", 60.0)):
-            found[name] = train_on(hosts, folder, name, run, cut=cut)
+            found[name] = train_on(hosts, cable, folder, name, run, cut=cut)
             found[name]["same_weights"] = same(folder / name, folder / "whole")
             found[name]["same_steps_logged"] = steps_of(folder / name) == steps_of(folder / "whole")
             print(name, found[name], flush=True)
-    return {"delay_each_way": delay, "rank_timeout": 20, "steps": 400, "runs": found}
+    return {"delay_seconds_each_way": delay_seconds, "rank_timeout": 20, "steps": 400, "runs": found}
 
 
 def main() -> None:
@@ -287,18 +252,18 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--parallel", choices=["ddp", "fsdp"], default="ddp")
     parser.add_argument("--seed", type=int, default=20261128)
-    parser.add_argument("--delay", default="5ms")
+    parser.add_argument("--delay", type=float, default=0.005, help="seconds in each direction")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    if given.what == "network" and (os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc")):
-        sys.exit("network needs root, and ip and tc (Debian: apt-get install iproute2)")
+    if given.what == "network" and (os.geteuid() != 0 or not shutil.which("ip")):
+        sys.exit("network needs Linux, root, and ip (Debian: apt-get install iproute2)")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         make_dataset(folder)
         if given.what == "kills":
             result = kills(folder, count=given.kills, parallel=given.parallel, seed=given.seed)
         else:
-            result = network(folder, delay=given.delay)
+            result = network(folder, delay_seconds=given.delay)
     result = {
         "machine": cpu_name(),
         "torch": torch.__version__,
