@@ -81,7 +81,7 @@ def _ip(*arguments: str) -> None:
 
 
 def _tun_in(namespace: str) -> int:
-    """A TUN device inside a namespace: this thread goes there and comes back (`os.setns` is Python 3.12's)."""
+    """A TUN device inside a namespace: this thread goes there and back (`os.setns` is Python 3.12's)."""
     libc = ctypes.CDLL(None, use_errno=True)
     home, there = (
         os.open(path, os.O_RDONLY) for path in (Path("/proc/self/ns/net"), Path("/run/netns") / namespace)

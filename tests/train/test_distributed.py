@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from gptwright.train.failures import Register
 from gptwright.train.loop import dropout_seed
 from gptwright.train.speak import Speaker
 from gptwright.train.stop import ECHO_SECONDS, StopRequest
-from tests.conftest import TINY
+from tests.conftest import TINY, Answer, as_arguments
 from tests.train.conftest import assert_same_weights, story
 
 STEPS = 50
@@ -294,3 +294,32 @@ def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Registe
     assert "cannot reach the other processes" in told.problem
     assert told.why == "[gloo/transport/tcp/pair.cc:553] Connection closed by peer"
     assert "--max-restarts" in str(told.fix)
+
+
+def test_the_same_command_with_auto_starts_and_then_goes_on(
+    tmp_path: Path, tiny: dict[str, str], gptwright: Callable[..., Answer]
+) -> None:
+    arguments = as_arguments(tiny | {"out_dir": str(tmp_path / "run"), "init_from": "auto"})
+    assert gptwright("train", *arguments).status == 0
+    again = gptwright("train", *arguments, "--max_iters=30")
+    assert again.status == 0, again.err
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in records if r["kind"] == "resume"] == [24]
+    # Nothing left to do is no mistake of a command that a loop gives again.
+    assert gptwright("train", *arguments, "--max_iters=30").status == 0
+
+
+def test_a_restart_goes_on_with_its_own_run_and_no_other(
+    tmp_path: Path, tiny: dict[str, str], gptwright: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = as_arguments(tiny | {"out_dir": str(tmp_path / "run")})
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    assert gptwright("train", *arguments).status == 0
+    refused = gptwright("train", *arguments)
+    assert (refused.status, "already holds a run" in refused.err) == (2, True)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert gptwright("train", *arguments).status == 0
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-8")
+    refused = gptwright("train", *arguments)
+    assert (refused.status, "already holds a run" in refused.err) == (2, True)

@@ -66,7 +66,12 @@ def prepare_new(loaded: LoadedConfig, *, world: World | None = None) -> Prepared
     session = build_session(loaded, world=world)
     world.from_first(lambda: _take(run, session))
     if session.replica.sharded:
-        require_shared_folder(run, world)
+        try:
+            require_shared_folder(run, world)
+        except CheckpointError:
+            if world.is_first:
+                run.remove()
+            raise
     return Prepared(run=run, session=session, resumed=None)
 
 
