@@ -107,8 +107,8 @@ def wait_for_growth(record: Path) -> None:
 
 
 def kills(folder: Path, *, count: int, parallel: str, seed: int) -> dict[str, Any]:
-    steps = "3000"
-    run = options(folder, parallel=parallel, max_iters=steps, lr_decay_iters=steps, eval_interval="500")
+    steps = "1200"
+    run = options(folder, parallel=parallel, max_iters=steps, lr_decay_iters=steps, eval_interval="200")
     two = ["--standalone", "--nproc_per_node=2"]
     begin = time.monotonic()
     whole = torchrun("train", *run, "--out_dir=whole", cwd=folder, settings=two)
