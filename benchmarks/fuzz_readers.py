@@ -8,6 +8,7 @@ literal.py beside it. A warning counts as a crash. The exit status is 1 if anyth
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 import warnings
@@ -34,6 +35,7 @@ def main() -> int:
     report = {
         "schema": "gptwright.benchmark.fuzz-readers/1",
         "gptwright": gptwright.__version__,
+        "commit": _commit(),
         "first_seed": options.first_seed,
         "formats": len(SAMPLES),
         **asdict(result),
@@ -45,6 +47,12 @@ def main() -> int:
     else:
         sys.stdout.write(text)
     return 1 if result.crashes or result.inventions or result.slowest_seconds >= 1 else 0
+
+
+def _commit() -> str:
+    """Which readers were fuzzed: a checkout's commit."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from torch._inductor.decomposition import select_decomp_table
 from gptwright.arithmetic.activations import Step, head_input_bytes, kept_bytes
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import GPT2, MODERN, Ingredients
 from gptwright.model.gpt import GPT
 from tests.arithmetic.fake_training import tracked_peak
 
@@ -38,6 +39,7 @@ class Case:
     fused_optimizer: bool = True
     dropout: float = 0.0
     gpu: bool = True
+    made_of: Ingredients = GPT2
 
     @property
     def model_shape(self) -> ModelShape:
@@ -51,6 +53,7 @@ class Case:
             bias=self.bias,
             tie_weights=self.tied,
             dropout=self.dropout,
+            ingredients=self.made_of,
         )
 
 
@@ -63,6 +66,8 @@ QUICK = [
     Case((2, 16, 1600, 64, 50304), 1, accumulation=2),
     Case((3, 12, 768, 1024, 65), 8, checkpointing=True),
     Case((1, 12, 768, 1024, 65), 4, flash=False),
+    Case((4, 4, 128, 64, 65), 12, "float32", tied=False, gpu=False, made_of=MODERN),
+    Case((3, 12, 768, 1024, 50304), 4, tied=False, accumulation=2, made_of=MODERN),
 ]
 THOROUGH = [
     # GPT-2's sizes and nanoGPT's own configs
@@ -102,6 +107,10 @@ THOROUGH = [
     Case((4, 6, 384, 256, 65), 32, dropout=0.2),
     Case((4, 6, 384, 256, 65), 32, "float32", accumulation=2, dropout=0.2),
     Case((2, 12, 768, 1024, 50304), 4, dropout=0.1, checkpointing=True),
+    # other ingredients
+    Case((6, 6, 384, 256, 65), 16, "float32", tied=False, made_of=MODERN),
+    Case((6, 6, 384, 256, 65), 16, tied=False, made_of=MODERN),
+    Case((3, 12, 768, 1024, 50304), 4, made_of=Ingredients(rope=True, relu2=True)),
     # an optimizer in several kernels
     Case((3, 8, 1024, 64, 1000), 1, "float32", fused_optimizer=False),
     Case((3, 8, 1024, 64, 1000), 1, accumulation=2, fused_optimizer=False),

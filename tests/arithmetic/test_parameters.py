@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gptwright import units
 from gptwright.arithmetic.parameters import ParameterCount, count_parameters
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import MODERN, Ingredients
 from gptwright.model.gpt import GPT
 
 
@@ -39,9 +40,18 @@ def count(
     vocab_size=st.integers(1, 60000),
     bias=st.booleans(),
     tied=st.booleans(),
+    made_of=st.builds(Ingredients, **dict.fromkeys(MODERN.used(), st.booleans())),
 )
 def test_the_count_is_that_of_the_model_built(
-    *, n_layer: int, n_head: int, head_size: int, block_size: int, vocab_size: int, bias: bool, tied: bool
+    *,
+    n_layer: int,
+    n_head: int,
+    head_size: int,
+    block_size: int,
+    vocab_size: int,
+    bias: bool,
+    tied: bool,
+    made_of: Ingredients,
 ) -> None:
     shape = ModelShape(
         n_layer=n_layer,
@@ -52,10 +62,11 @@ def test_the_count_is_that_of_the_model_built(
         bias=bias,
         tie_weights=tied,
         dropout=0.0,
+        ingredients=made_of,
     )
     with torch.device("meta"):  # shapes without memory
         model = GPT(shape)
-    counted = count(n_layer, shape.n_embd, block_size, vocab_size, bias=bias, tie_weights=tied)
+    counted = shape.count_parameters()
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
 
     def held(*starts: str) -> int:
@@ -66,6 +77,7 @@ def test_the_count_is_that_of_the_model_built(
     assert counted.position_embedding == held("transformer.wpe")
     assert counted.blocks == held("transformer.h.")
     assert counted.final_norm == held("transformer.ln_f")
+    assert counted.smear == held("smear")
     assert counted.head == held("lm_head")
     assert counted.nanogpt == counted.total - held("transformer.wpe")
     decayed = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() >= 2)

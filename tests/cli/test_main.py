@@ -27,6 +27,32 @@ def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+# What takes longer to import than a plan may take to answer, or a good part of that.
+SLOW_TO_IMPORT = {"torch", "numpy", "scipy", "pydantic", "importlib.metadata", "asyncio", "multiprocessing"}
+QUICK = """
+import sys
+from gptwright.cli.main import run
+print(run(sys.argv[1:]), *sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "besides"),
+    [
+        (("plan", "gpt2-124m", "--device", "RTX 4070", "--json"), {"rich"}),
+        (("plan", "gpt2-124m", "--device", "RTX 4070"), {"rich.progress"}),
+        *[((verb, "--help"), {"rich"}) for verb in VERBS],
+    ],
+)
+def test_what_is_to_be_quick_imports_nothing_slow(arguments: tuple[str, ...], besides: set[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", QUICK, *arguments], capture_output=True, text=True, check=True
+    )
+    status, *modules = done.stderr.split()
+    assert status == "0"
+    assert not (SLOW_TO_IMPORT | besides) & set(modules)
+
+
 @pytest.mark.parametrize("verb", [None, *VERBS])
 def test_help_needs_no_torch(verb: str | None) -> None:
     done = without_torch(*([verb] if verb else []), "--help")

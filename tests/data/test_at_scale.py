@@ -285,3 +285,33 @@ def test_broken_input_leaves_nothing_in_the_way_of_skip_bad(
     assert not (tmp_path / "d.partial").exists()
     report = prepare(str(fineweb), out=tmp_path / "d", tokenizer="byte", workers=1, skip_bad=True)
     assert (report.bad, report.documents) == (1, 1199)
+
+
+# The peak is that of the process's own memory; what `resource` reports begins with its parent's.
+ONE_LINE = """
+import re, sys
+from pathlib import Path
+from gptwright.data.prepare import prepare
+prepare(sys.argv[1], out=Path(sys.argv[2]), tokenizer="byte", workers=1)
+print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not psutil.LINUX, reason="the peak is read from /proc")
+def test_a_file_of_one_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
+    most = []
+    for words in (4_000_000, 11_000_000):
+        line = tmp_path / f"{words}.txt"
+        line.write_text(" ".join(map(str, range(words))))
+        done = subprocess.run(
+            [sys.executable, "-c", ONE_LINE, str(line), str(tmp_path / f"{words}")],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        most.append(int(done.stdout))
+        tokens = sum(split.tokens for split in open_dataset(str(tmp_path / f"{words}")).splits.values())
+        assert tokens >= line.stat().st_size
+    # Held once as bytes and once as text, the rest of the longer line would take 110 MB.
+    assert most[1] - most[0] < 60

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptwright.data import draw as draw_module
-from gptwright.data.draw import PIECE_ROW, Draw, Table, rows_of
+from gptwright.data.draw import PIECE_ROW, Draw, Table, exact_duplicates, rows_of
 from gptwright.data.pieces import content_hash
 from gptwright.errors import DataError
 
@@ -28,7 +28,7 @@ def drawing(folder: Path, units: list[list[str]]) -> Draw:
         np.save(table.documents, keys)
         np.save(table.pieces, rows)
         tables.append(table)
-    return Draw(tables, whole=True)
+    return Draw(tables, exact_duplicates(tables, whole=True))
 
 
 def chosen(folder: Path, units: list[list[str]], fraction: float) -> set[str]:
@@ -47,7 +47,7 @@ def test_of_equal_documents_the_first_is_kept(folder: Path, units: list[list[str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draw_module, "ROWS_AT_A_TIME", rows)
         found = drawing(folder, units)
-        dropped = [set(numbers.tolist()) for numbers in found.duplicates]
+        dropped = [set(numbers.tolist()) for numbers in found.dropped]
     seen: Counter[str] = Counter()
     for unit, texts in enumerate(units):
         for number, text in enumerate(texts):

@@ -8,6 +8,7 @@ where it stood.
 import torch
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import GPT2, Ingredients
 from gptwright.model.gpt import GPT
 
 
@@ -21,6 +22,7 @@ def shape_of(
     bias: bool = True,
     tie_weights: bool = True,
     dropout: float = 0.0,
+    ingredients: Ingredients = GPT2,
 ) -> ModelShape:
     """A small shape; say only what matters to the test."""
     return ModelShape(
@@ -32,6 +34,7 @@ def shape_of(
         bias=bias,
         tie_weights=tie_weights,
         dropout=dropout,
+        ingredients=ingredients,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gptwright.config.ingredients import GPT2, MODERN
 from gptwright.model.generate import SamplingOptions, generate, next_token, window_start
 from gptwright.model.gpt import GPT
 from gptwright.model.linear import LEAST_WEIGHTS
@@ -56,12 +57,13 @@ def tokens_of(
     ],
 )
 def test_the_cache_changes_no_token(options: SamplingOptions, prompt_length: int) -> None:
-    model = vivid_model(shape_of(tie_weights=False), seed=prompt_length).eval()
+    made_of = MODERN if prompt_length % 2 else GPT2
+    model = vivid_model(shape_of(tie_weights=False, ingredients=made_of), seed=prompt_length + 2).eval()
     prompt = random_ids((prompt_length,), 23).tolist()
     count = 3 * 16 + 9
     cached = tokens_of(model, prompt, count, options)
     assert cached == tokens_of(model, prompt, count, options, cached=False)
-    assert len(set(cached)) > 3
+    assert len(set(cached)) > (3 if options.temperature else 1)
 
 
 def test_each_token_comes_from_the_window_before_it() -> None:

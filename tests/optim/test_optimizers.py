@@ -9,7 +9,7 @@ from torch import nn
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw, set_learning_rate
+from gptwright.optim.optimizers import build_optimizer, set_learning_rate
 
 CONFIG = TrainConfig(learning_rate=3e-2, weight_decay=0.2, beta1=0.8, beta2=0.9)
 
@@ -27,7 +27,7 @@ def names_in_groups(*, tie_weights: bool) -> list[list[str]]:
     )
     model = GPT(shape)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = build_adamw(model, CONFIG, fused=True).param_groups
+    groups = build_optimizer(model, CONFIG, fused=True).param_groups
     assert [group["weight_decay"] for group in groups] == [0.2, 0.0]
     return [[names[id(parameter)] for parameter in group["params"]] for group in groups]
 
@@ -83,7 +83,7 @@ def test_updates_are_adamws_and_take_the_learning_rate_set(*, fused: bool) -> No
     torch.manual_seed(0)
     model = nn.Linear(5, 3).double()
     start = {name: parameter.detach().numpy().copy() for name, parameter in model.named_parameters()}
-    optimizer = build_adamw(model, CONFIG, fused=fused)
+    optimizer = build_optimizer(model, CONFIG, fused=fused)
     gradients: dict[str, list[npt.NDArray[np.float64]]] = {"weight": [], "bias": []}
     rates = [3e-2, 1e-2, 5e-2]
     for number, rate in enumerate(rates):

@@ -22,7 +22,7 @@ def planned(card: str | None = "RTX 4070", count: int = 1, **settings: Any) -> P
         facts["device"] = stated("device", card)
     if count > 1:
         facts["device_count"] = stated("device_count", count)
-    return make_plan(TrainConfig.model_validate(settings), facts, sources={})
+    return make_plan(TrainConfig(**settings), facts, sources={})
 
 
 @pytest.mark.parametrize(

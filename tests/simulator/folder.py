@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -140,7 +141,7 @@ def files_of(run: Run, rng: np.random.Generator) -> dict[str, str]:
 
 def _config(truth: Truth, handover: Handover) -> str:
     if truth.format == "ours" and not (handover.comments or handover.preamble):
-        return to_toml(TrainConfig.model_validate(dict(handover.settings)))
+        return to_toml(TrainConfig(**cast(dict[str, Any], handover.settings)))
     return config_text(handover)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gptwright.config.load import load_config
-from gptwright.errors import RunFailedError
+from gptwright.errors import CheckpointError, RunFailedError
 from gptwright.hardware.detect import Device
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
@@ -64,6 +64,22 @@ def test_stopping_at_every_step_in_turn_is_bit_exact(
         resume(tmp_path / "steps", step)
     assert_same_weights(tmp_path / "whole", tmp_path / "steps")
     assert story(tmp_path / "steps") == story(tmp_path / "whole")
+
+
+def test_muon_and_the_modern_parts_resume_bit_for_bit(
+    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
+) -> None:
+    rates = {"learning_rate": "1e-2", "muon_learning_rate": "0.02", "muon_warmup_iters": "20"}
+    options = tiny | rates | {"arch": "modern", "optimizer": "muon", "tie_weights": "False", "dropout": "0.1"}
+    train(options, tmp_path / "whole")
+    train(options, tmp_path / "stopped", 7)
+    assert resume(tmp_path / "stopped").ending == "finished"
+    assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
+    assert story(tmp_path / "stopped") == story(tmp_path / "whole")
+    curve = losses(tmp_path / "whole")
+    assert curve[-1] < curve[0] - 0.5
+    with pytest.raises(CheckpointError, match=r"optimizer was muon and is adamw"):
+        resume(tmp_path / "stopped", optimizer="adamw", max_iters="40")
 
 
 def test_a_run_records_what_nanogpt_prints_and_what_its_noise_is(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from gptwright.plan.plan import make_plan
 from gptwright.train import measure as measuring
 from tests.conftest import Answer
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "n_layer": 2,
     "n_head": 2,
     "n_embd": 64,
@@ -29,7 +30,7 @@ def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_cut_keeps_the_step_and_the_fastest_is_proposed() -> None:
-    config = TrainConfig.model_validate(SMALL)
+    config = TrainConfig(**SMALL)
     measured = measuring.measure(make_plan(config, {"dataset": stated("dataset", "own")}, sources={}))
     assert measured.trials[0].micro_batch == 4
     assert len({trial.micro_batch for trial in measured.trials}) == len(measured.trials) > 1

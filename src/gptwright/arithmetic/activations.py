@@ -36,6 +36,7 @@ class Step:
         data_parallel: whether `DistributedDataParallel` holds buckets for the gradients.
         flash: whether attention may run in a kernel that never stores T × T scores.
         keeps_logits: whether the loop still holds the logits when it calls backward, as nanoGPT's does.
+        optimizer: `adamw` or `muon`.
     """
 
     shape: ModelShape
@@ -50,6 +51,12 @@ class Step:
     data_parallel: bool
     flash: bool
     keeps_logits: bool
+    optimizer: str = "adamw"
+
+    @property
+    def muon_parameters(self) -> int:
+        """Parameters that Muon updates: those in the blocks' matrices."""
+        return 12 * self.shape.n_layer * self.shape.n_embd**2 if self.optimizer == "muon" else 0
 
     @property
     def tokens(self) -> int:
@@ -111,8 +118,13 @@ class Step:
 
 
 def input_bytes(step: Step) -> int:
-    """What the first block is given: the residual stream, and the mask of its dropout."""
-    return step.channels * (FLOAT + step.mask_bytes(FLOAT))
+    """What the first block is given: the residual stream, and the mask of its dropout.
+
+    The embedding's norm keeps its input too, and the smear what it weighs.
+    """
+    made_of = step.shape.ingredients
+    copies = 1 + made_of.rms_norm + made_of.smear
+    return step.channels * (copies * FLOAT + step.mask_bytes(FLOAT))
 
 
 def block_bytes(step: Step) -> int:
@@ -123,9 +135,20 @@ def block_bytes(step: Step) -> int:
     a mean and a reciprocal deviation a token.
     """
     low = step.matmul_bytes
-    copies = 2 * FLOAT + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low)
+    copies = 2 * FLOAT + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low) + _turned_bytes(step)
     statistics = 2 * 2 * FLOAT * step.tokens
     return copies * step.channels + statistics + _attention_bytes(step)
+
+
+def _turned_bytes(step: Step) -> int:
+    """What normalized or turned queries and keys are, beside the matrix product that still holds the values.
+
+    Under autocast a norm's result is float32, and attention takes a 16-bit copy.
+    """
+    made_of = step.shape.ingredients
+    if not (made_of.rope or made_of.qk_norm):
+        return 0
+    return 2 * step.matmul_bytes + (2 * FLOAT if made_of.qk_norm and step.autocast else 0)
 
 
 def _attention_bytes(step: Step) -> int:
@@ -162,11 +185,12 @@ def mlp_backward_bytes(step: Step) -> int:
 
     The gradient of GELU's output, four copies of B·T·C wide, while everything that was kept is still there
     but the mask of the last dropout. The incoming gradient is the residual stream's own, unless autocast
-    or dropout makes another of it.
+    or dropout makes another of it. The square's derivative is made in two more tensors of that size.
     """
     low = step.matmul_bytes
     incoming = low if step.autocast or step.shape.dropout else 0
-    return (4 * low + incoming - step.mask_bytes(low)) * step.channels
+    squaring = 8 * low if step.shape.ingredients.relu2 else 0
+    return (4 * low + incoming + squaring - step.mask_bytes(low)) * step.channels
 
 
 def attention_backward_bytes(step: Step) -> int:

@@ -30,3 +30,12 @@ def causal_flops_per_token(*, parameters_in_flops: int, n_layer: int, n_embd: in
 def mfu(*, flops_per_token: float, tokens_per_second: float, peak_flops: float) -> float:
     """The share of a device's peak that the model's own arithmetic reaches, from 0 to 1."""
     return flops_per_token * tokens_per_second / peak_flops
+
+
+def muon_flops(*, n_layer: int, n_embd: int, steps: int) -> int:
+    """FLOPs of one Muon update: `steps` Newton-Schulz steps on every matrix of the blocks.
+
+    A step multiplies X·Xᵀ, its square, and their sum with X: 6·n_embd³ for a square matrix, 18·n_embd³ for
+    one four times as long. A block has four square ones (query, key, value, projection) and two long ones.
+    """
+    return 60 * n_layer * n_embd**3 * steps

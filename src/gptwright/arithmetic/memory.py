@@ -57,7 +57,7 @@ class TrainingMemory:
     Attributes:
         weights: the parameters.
         gradients: of the parameters, those under way and data-parallel buckets included.
-        optimizer: AdamW's two moments, and what an update makes beside them.
+        optimizer: its moments, two or with Muon one, and what an update makes beside them.
         weight_copies: 16-bit copies of matrices that autocast made and the backward pass needs.
         activations: of the blocks and norms, kept or made again, with gradients passing through them.
         logits: the head's output, its loss and their gradients.
@@ -94,6 +94,7 @@ def training_memory(
     divided_over: int = 1,
     flash: bool = True,
     keeps_logits: bool = False,
+    optimizer: str = "adamw",
 ) -> TrainingMemory:
     """What one process needs at the largest moment of a training step, after the first.
 
@@ -110,6 +111,7 @@ def training_memory(
         divided_over: processes that weights, gradients and moments are divided over, as FSDP does.
         flash: False for attention written out, as nanoGPT's before torch 2.
         keeps_logits: the training loop holds the logits during backward, as nanoGPT's does; ours does not.
+        optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
     """
     step = Step(
         shape=shape,
@@ -124,6 +126,7 @@ def training_memory(
         data_parallel=data_parallel,
         flash=flash,
         keeps_logits=keeps_logits,
+        optimizer=optimizer,
     )
     peak = max(moments(step), key=lambda moment: moment.total + _overhead(step, moment))
     weights = FLOAT * step.counted.total
@@ -131,7 +134,7 @@ def training_memory(
     return TrainingMemory(
         weights=weights // divided_over + whole,
         gradients=peak.gradients // divided_over + whole,
-        optimizer=(2 * weights + peak.update) // divided_over,
+        optimizer=(2 * weights - FLOAT * step.muon_parameters + peak.update) // divided_over,
         weight_copies=peak.weight_copies,
         activations=peak.activations,
         logits=peak.logits,
@@ -154,6 +157,7 @@ def largest_micro_batch(
     divided_over: int = 1,
     flash: bool = True,
     keeps_logits: bool = False,
+    optimizer: str = "adamw",
 ) -> int:
     """The most sequences a forward pass may have within `budget_bytes`; 0 where not even one fits.
 
@@ -174,6 +178,7 @@ def largest_micro_batch(
             divided_over=divided_over,
             flash=flash,
             keeps_logits=keeps_logits,
+            optimizer=optimizer,
         )
         return needed.total <= budget_bytes
 

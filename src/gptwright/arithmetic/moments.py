@@ -21,6 +21,9 @@ from gptwright.arithmetic.activations import (
     recomputed_bytes,
 )
 
+# Directions, those made orthogonal, and the stack that goes in.
+MUON_COPIES = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
@@ -164,12 +167,13 @@ def _update(step: Step) -> Moment:
 
     Not fused, AdamW makes the root of every second moment: of all parameters at once on a GPU, where torch
     picks its foreach form; elsewhere, one after another, up to three tensors as large as the largest one.
+    Muon holds all directions and those made orthogonal, and of the shape at hand the stack that goes in.
     """
     counted = step.counted
-    beside = 0
+    beside = MUON_COPIES * FLOAT * step.muon_parameters
     if not step.fused_optimizer:
         largest = max(counted.token_embedding, counted.position_embedding, 4 * step.shape.n_embd**2)
-        beside = FLOAT * (counted.total if step.device_kind == "cuda" else 3 * largest)
+        beside += FLOAT * (counted.total if step.device_kind == "cuda" else 3 * largest)
     return Moment(phase="optimizer", gradients=FLOAT * counted.total + _buckets(step), update=beside)
 
 

@@ -7,6 +7,8 @@ but the position table.
 
 from dataclasses import dataclass
 
+from gptwright.config.ingredients import GPT2, Ingredients
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
@@ -17,6 +19,7 @@ class ParameterCount:
         position_embedding: block_size × n_embd.
         blocks: everything inside the blocks.
         final_norm: the last layer norm.
+        smear: what mixes the token before into each embedding.
         head: the output head's own weights; 0 where it shares the token embedding.
         decayed: those in tensors of two dimensions, which weight decay applies to.
     """
@@ -25,13 +28,14 @@ class ParameterCount:
     position_embedding: int
     blocks: int
     final_norm: int
+    smear: int
     head: int
     decayed: int
 
     @property
     def total(self) -> int:
         """Every parameter once."""
-        return self.token_embedding + self.position_embedding + self.blocks + self.final_norm + self.head
+        return self.embedding + self.blocks + self.final_norm + self.smear + self.head
 
     @property
     def nanogpt(self) -> int:
@@ -65,23 +69,34 @@ class ParameterCount:
 
 
 def count_parameters(
-    *, n_layer: int, n_embd: int, block_size: int, vocab_size: int, bias: bool, tie_weights: bool
+    *,
+    n_layer: int,
+    n_embd: int,
+    block_size: int,
+    vocab_size: int,
+    bias: bool,
+    tie_weights: bool,
+    ingredients: Ingredients = GPT2,
 ) -> ParameterCount:
     """Counts the parameters of `gptwright.model.gpt.GPT` with these settings.
 
     A block holds 12·n_embd² in matrices (3 for query, key and value, 1 for the attention's projection, 4
-    and 4 for the MLP), 2·n_embd in layer norms and, with biases, 11·n_embd more.
+    and 4 for the MLP), 2·n_embd in layer norms and, with biases, 11·n_embd more. Rotary positions have no
+    table, RMS norms no weights; smear has one weight a channel.
     """
     vocabulary = vocab_size * n_embd
-    positions = block_size * n_embd
+    positions = 0 if ingredients.rope else block_size * n_embd
     head = 0 if tie_weights else vocabulary
     matrices = n_layer * 12 * n_embd**2
-    vectors = n_layer * (2 * n_embd + (11 * n_embd if bias else 0))
+    norm = 0 if ingredients.rms_norm else n_embd * (2 if bias else 1)
+    vectors = n_layer * (2 * norm + (9 * n_embd if bias else 0))
+    smear = n_embd if ingredients.smear else 0
     return ParameterCount(
         token_embedding=vocabulary,
         position_embedding=positions,
         blocks=matrices + vectors,
-        final_norm=n_embd * (2 if bias else 1),
+        final_norm=norm,
+        smear=smear,
         head=head,
         decayed=vocabulary + positions + head + matrices,
     )

@@ -104,7 +104,7 @@ def expected_loss(
         vocab_size: None is taken to be the usual one of that data.
         unique_tokens: size of the training split, for repeated data.
         tokens_per_step: the batch; None is taken to be near half a million.
-        recipe: `gpt2` (GPT-2's blocks, AdamW) or `modern`.
+        recipe: `gpt2` (GPT-2's blocks, AdamW) or `modern`; nothing is known of another.
         non_embedding: parameters without embeddings; estimated if not given.
         lr_fraction: the learning rate then as a share of its peak: 0 for a run that ends there, None if it is
             not known, which makes the band wider.
@@ -119,7 +119,7 @@ def expected_loss(
         return None
     pool = [c for c in (curves() if references is None else references) if c.family == data[0]]
     if data[0] == "shakespeare-char":
-        return character_band(pool, parameters, tokens, tokens_per_step)
+        return character_band(pool, parameters, tokens, tokens_per_step) if recipe == "gpt2" else None
     pool = [curve for curve in pool if curve.recipe == recipe]
     beginning = _at_the_beginning(parameters, tokens, tokens_per_step)
     if not pool or beginning or _memorizes(parameters, tokens, unique_tokens):

@@ -8,7 +8,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 # Words in a dataset's name that do not change what data it is.
@@ -206,5 +206,5 @@ def _family_with(dataset: str, vocab_size: int | None) -> str | None:
 
 @cache
 def _document() -> dict[str, list[dict[str, Any]]]:
-    text = resources.files("gptwright.arithmetic").joinpath("reference_curves.toml").read_text("utf-8")
+    text = Path(__file__).with_name("reference_curves.toml").read_text("utf-8")
     return tomllib.loads(text)

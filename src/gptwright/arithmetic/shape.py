@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gptwright.arithmetic.flops import causal_flops_per_token, flops_per_token
 from gptwright.arithmetic.parameters import ParameterCount, count_parameters
+from gptwright.config.ingredients import GPT2, Ingredients
 from gptwright.config.schema import TrainConfig
 
 
@@ -19,6 +20,8 @@ class ModelShape:
     bias: bool
     tie_weights: bool
     dropout: float
+    ingredients: Ingredients = GPT2
+    rope_base: float = 10_000.0
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -32,6 +35,8 @@ class ModelShape:
             bias=config.bias,
             tie_weights=config.tie_weights,
             dropout=config.dropout,
+            ingredients=config.ingredients,
+            rope_base=config.rope_base,
         )
 
     def count_parameters(self) -> ParameterCount:
@@ -43,6 +48,7 @@ class ModelShape:
             vocab_size=self.vocab_size,
             bias=self.bias,
             tie_weights=self.tie_weights,
+            ingredients=self.ingredients,
         )
 
     def flops_per_token(self) -> int:

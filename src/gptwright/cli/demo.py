@@ -2,16 +2,15 @@
 
 import itertools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.markup import escape
 
 from gptwright.cli.options import json_option, print_json
-from gptwright.config.load import load_config
-from gptwright.data.prepare import prepare
 from gptwright.errors import DataError
-from gptwright.record.run import RunFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SAMPLE_TOKENS = 400
 
@@ -29,10 +28,14 @@ SAMPLE_TOKENS = 400
 @json_option
 def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> None:
     """Prepares, trains, samples and diagnoses, showing every step."""
+    from rich.markup import escape
+
     from gptwright.cli.training import train_and_show
+    from gptwright.config.load import load_config
     from gptwright.diagnose.engine import diagnose
     from gptwright.diagnose.reading import read_run
     from gptwright.record.open_run import open_run
+    from gptwright.record.run import RunFolder
     from gptwright.report.diagnosis import show_diagnosis
     from gptwright.report.documents import diagnosis_document
     from gptwright.report.terminal import console_for
@@ -61,8 +64,11 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         print_json(document)
 
 
-def _dataset(out: Path, from_file: Path | None, console: Console) -> Path:
+def _dataset(out: Path, from_file: Path | None, console: "Console") -> Path:
     """Tiny Shakespeare's characters if they can be had, else the standard library's source."""
+    from rich.markup import escape
+
+    from gptwright.data.prepare import prepare
     from gptwright.report.prepared import show_prepared
 
     try:

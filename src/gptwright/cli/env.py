@@ -9,7 +9,6 @@ import click
 from gptwright.cli.options import json_option, print_json
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact
-from gptwright.report.terminal import console_for, facts_table
 
 
 @click.command(
@@ -22,6 +21,8 @@ from gptwright.report.terminal import console_for, facts_table
 @json_option
 def command(as_json: bool) -> None:
     """Prints the facts of this machine."""
+    from gptwright.report.terminal import console_for, facts_table
+
     facts = _facts()
     if as_json:
         print_json({"schema": "gptwright.env/1", "facts": [asdict(fact) for fact in facts]})

@@ -3,14 +3,6 @@
 import click
 
 from gptwright.cli.options import json_option, print_json
-from gptwright.config.load import load_config
-from gptwright.data.dataset import TokenDataset, open_dataset
-from gptwright.data.inspection import dataset_bytes, histogram, overlap, windows
-from gptwright.data.sampling import window_count
-from gptwright.data.tokenizer_base import Tokenizer
-from gptwright.errors import DataError
-from gptwright.report.inspected import Inspection, inspection_document, show_inspection
-from gptwright.report.terminal import console_for
 
 
 @click.command(
@@ -27,39 +19,12 @@ from gptwright.report.terminal import console_for
 @json_option
 def command(dataset: str, verify: bool, plan: str | None, number: int, as_json: bool) -> None:
     """Looks at a dataset."""
-    opened = open_dataset(dataset)
-    tokenizer = _tokenizer(opened)
-    found = Inspection(
-        dataset=opened,
-        bytes=dataset_bytes(opened.folder),
-        histogram=histogram(opened, tokenizer),
-        windows=windows(opened, tokenizer, number=number),
-        epochs=None if plan is None else _epochs(opened, plan),
-        verified=opened.verify() if verify else None,
-        overlap=_overlap(opened, count=verify),
-    )
+    from gptwright.data.inspection import inspect_dataset
+    from gptwright.report.inspected import inspection_document, show_inspection
+    from gptwright.report.terminal import console_for
+
+    found = inspect_dataset(dataset, plan=plan, number=number, verify=verify)
     if as_json:
         print_json(inspection_document(found))
     else:
         show_inspection(console_for(), found)
-
-
-def _tokenizer(dataset: TokenDataset) -> Tokenizer | None:
-    return None if dataset.tokenizer_kind == "unknown" else dataset.tokenizer()
-
-
-def _overlap(dataset: TokenDataset, *, count: bool) -> int | None:
-    if dataset.manifest is None or dataset.manifest.separator_id is None:
-        return None
-    return overlap(dataset) if count else dataset.manifest.validation.overlap
-
-
-def _epochs(dataset: TokenDataset, plan: str) -> tuple[str, float]:
-    config = load_config([plan], {}).config
-    there = window_count(dataset.splits["train"], config.block_size)
-    if not there:
-        raise DataError(
-            f"not one window of block_size = {config.block_size:,} fits into {dataset.folder}",
-            fix="a smaller --block_size, or more text",
-        )
-    return plan, config.max_iters * config.sequences_per_step / there

@@ -26,6 +26,7 @@ VERBS = {
     "sample": "generate text from a run",
     "diagnose": "what the numbers of a run say, with evidence; any trainer's log",
     "compare": "what differs between runs, and who is ahead beyond the noise",
+    "bench": "this machine's peaks; this trainer beside another one, in the same run",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gptwright.config.schema import TrainConfig
+from gptwright.config.schema import FIELDS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -20,9 +20,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 def schema_options(command: Command) -> Command:
     """Adds `--field=value` for every field of the schema."""
-    for name, field in reversed(TrainConfig.model_fields.items()):
+    for field in reversed(list(FIELDS.values())):
         default = "" if field.default is None else f"  [default: {field.default}]"
-        command = click.option(f"--{name}", metavar="VALUE", help=f"{field.description}{default}")(command)
+        command = click.option(f"--{field.name}", metavar="VALUE", help=f"{field.description}{default}")(
+            command
+        )
     return command
 
 

@@ -15,7 +15,7 @@ from gptwright.cli.options import (
     split_arguments,
 )
 from gptwright.config.load import LoadedConfig, load_config, preset_names
-from gptwright.config.schema import TrainConfig
+from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.facts import Fact, stated
 
 COUNTS = ("device_count", "train_tokens", "val_tokens")
@@ -57,7 +57,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.report.plan_document import plan_document
 
     sources, unknown_options = split_arguments(config)
-    fields = {name: value for name, value in given.items() if name in TrainConfig.model_fields}
+    fields = {name: value for name, value in given.items() if name in FIELDS}
     device, fields = _device_name(fields)
     loaded = load_config(sources, overrides(fields, unknown_options))
     facts = _facts(given, device, loaded) | local_facts(loaded.config)

@@ -1,22 +1,14 @@
 """`gptwright prepare`."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from gptwright import units
 from gptwright.cli.options import json_option, print_json
-from gptwright.data.describe import describe_in_place
-from gptwright.data.locate import is_dataset
-from gptwright.data.prepare import PrepareReport, Progress, prepare
-from gptwright.report.prepared import prepared_document, show_prepared
-from gptwright.report.terminal import console_for
+
+if TYPE_CHECKING:
+    from gptwright.data.prepare import PrepareReport
 
 
 @click.command(
@@ -56,6 +48,12 @@ from gptwright.report.terminal import console_for
     metavar="CONDITION",
     help="Keep records that fulfil it, such as 'int_score>=4'; may be given several times.",
 )
+@click.option(
+    "--near-duplicates",
+    type=float,
+    metavar="SHARE",
+    help="Leave out documents that share this much of their five-word runs with an earlier one, such as 0.8.",
+)
 @click.option("--max-tokens", type=int, help="Stop after this many training tokens.")
 @click.option(
     "--workers", type=int, help="Processes; the result does not depend on it.  [default: one a core]"
@@ -70,12 +68,21 @@ def command(
     from_file: Path | None,
     text_column: str | None,
     where: tuple[str, ...],
+    near_duplicates: float | None,
     max_tokens: int | None,
     workers: int | None,
     skip_bad: bool,
     as_json: bool,
 ) -> None:
     """Prepares a corpus under a progress bar."""
+    from rich.markup import escape
+
+    from gptwright.data.describe import describe_in_place
+    from gptwright.data.locate import is_dataset
+    from gptwright.data.prepare import prepare
+    from gptwright.report.preparing import ProgressBar
+    from gptwright.report.terminal import console_for
+
     if is_dataset(Path(source)) and (out is None or out.resolve() == Path(source).resolve()):
         show(describe_in_place(Path(source), tokenizer=tokenizer), as_json=as_json)
         return
@@ -92,6 +99,7 @@ def command(
                 from_file=from_file,
                 text_column=text_column,
                 where=where,
+                near_duplicates=near_duplicates,
                 max_tokens=max_tokens,
                 skip_bad=skip_bad,
                 workers=workers,
@@ -106,55 +114,11 @@ def command(
     show(report, as_json=as_json)
 
 
-class ProgressBar:
-    """A bar with megabytes and tokens a second and the time left; only on a terminal."""
-
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-        )
-        self._task = self._bar.add_task("reading", total=1, speed="")
-        self._stage = ""
-        self._began: tuple[float, int, int] = (0.0, 0, 0)
-
-    def __enter__(self) -> "ProgressBar":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, progress: Progress) -> None:
-        """Moves the bar."""
-        if progress.stage != self._stage:
-            self._stage = progress.stage
-            self._began = (self._clock(), progress.done, progress.tokens)
-            self._bar.reset(self._task, total=progress.total, description=progress.stage)
-        self._bar.update(
-            self._task, completed=progress.done, total=progress.total, speed=self._speed(progress)
-        )
-
-    def _speed(self, progress: Progress) -> str:
-        began, done, tokens = self._began
-        seconds = self._clock() - began
-        if seconds < 1:
-            return ""
-        speed = f"{units.size((progress.done - done) / seconds)}/s"
-        if progress.tokens > tokens:
-            speed += f" {units.count((progress.tokens - tokens) / seconds)} tokens/s"
-        return speed
-
-
-def show(report: PrepareReport, *, as_json: bool) -> None:
+def show(report: "PrepareReport", *, as_json: bool) -> None:
     """Prints what was prepared."""
+    from gptwright.report.prepared import prepared_document, show_prepared
+    from gptwright.report.terminal import console_for
+
     if as_json:
         print_json(prepared_document(report))
     else:

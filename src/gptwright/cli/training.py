@@ -10,7 +10,8 @@ from gptwright.config.load import LoadedConfig
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.report.promise import show_outcome, show_promise
-from gptwright.report.terminal import show_startup, show_summary, training_screen
+from gptwright.report.terminal import show_startup, show_summary
+from gptwright.report.training import training_screen
 from gptwright.train.distributed import World
 from gptwright.train.run import (
     Prepared,

@@ -10,15 +10,14 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config
-from gptwright.config.schema import TrainConfig, problems_of, with_accumulation
+from gptwright.config.schema import FIELDS, TrainConfig, problems_of, with_accumulation
 from gptwright.errors import ConfigError
+
+PRESETS = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +45,7 @@ class LoadedConfig:
 
 def preset_names() -> list[str]:
     """The presets that come with the package, sorted."""
-    folder = resources.files("gptwright.config") / "presets"
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
-    )
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
 def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None) -> LoadedConfig:
@@ -77,8 +73,8 @@ def _checked(settings: Mapping[str, Setting], problems: list[ConfigError]) -> Lo
     """Validates settings against the schema and raises all problems together, those so far included."""
     without_effect = {name: WITHOUT_EFFECT[name] for name in settings if name in WITHOUT_EFFECT}
     given = {name: setting for name, setting in settings.items() if name not in WITHOUT_EFFECT}
-    problems += [_unknown(name, given[name]) for name in given if name not in TrainConfig.model_fields]
-    known = {name: setting for name, setting in given.items() if name in TrainConfig.model_fields}
+    problems += [_unknown(name, given[name]) for name in given if name not in FIELDS]
+    known = {name: setting for name, setting in given.items() if name in FIELDS}
     invalid, config = _validated(known)
     problems += invalid
     try:
@@ -95,7 +91,7 @@ def read_source(source: str) -> dict[str, Setting]:
     """The settings of one preset, TOML file or nanoGPT-style Python file."""
     path = Path(source)
     if source in preset_names():
-        text = (resources.files("gptwright.config") / "presets" / f"{source}.toml").read_text("utf-8")
+        text = (PRESETS / f"{source}.toml").read_text("utf-8")
         return {name: Setting(value, f"preset {source}") for name, value in tomllib.loads(text).items()}
     if not path.is_file():
         raise ConfigError(
@@ -125,7 +121,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _typed(name: str, text: str) -> Any:
     """A literal as nanoGPT reads options: `0.1`, `True`, `1e-3`; anything else is a string."""
-    if name in TrainConfig.model_fields and TrainConfig.model_fields[name].annotation is str:
+    if name in FIELDS and FIELDS[name].kind is str:
         return text
     try:
         return ast.literal_eval(text)
@@ -134,7 +130,7 @@ def _typed(name: str, text: str) -> Any:
 
 
 def _unknown(name: str, setting: Setting) -> ConfigError:
-    known = [*TrainConfig.model_fields, *WITHOUT_EFFECT]
+    known = [*FIELDS, *WITHOUT_EFFECT]
     label = f"--{name}" if setting.source == "option" else f"{name} ({setting.source})"
     return ConfigError(
         f"unknown setting {label}",
@@ -149,17 +145,15 @@ def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:
 
 def _validated(settings: Mapping[str, Setting]) -> tuple[list[ConfigError], TrainConfig]:
     """What is wrong with each value by itself, and the config without those that are."""
-    values = {name: setting.value for name, setting in settings.items()}
-    try:
-        return [], TrainConfig.model_validate(values)
-    except ValidationError as error:
-        messages = {str(detail["loc"][0]): detail["msg"] for detail in error.errors()}
-    problems = [
-        ConfigError(
-            f"{name} = {values[name]!r} ({settings[name].source}) is not accepted: {message}",
-            why=f"{name} is: {TrainConfig.model_fields[name].description}",
-            fix=f"the default is --{name}={TrainConfig.model_fields[name].default}",
-        )
-        for name, message in messages.items()
-    ]
-    return problems, TrainConfig.model_validate({n: v for n, v in values.items() if n not in messages})
+    problems, values = [], {}
+    for name, setting in settings.items():
+        try:
+            values[name] = FIELDS[name].accept(setting.value)
+        except ValueError as error:
+            problem = ConfigError(
+                f"{name} = {setting.value!r} ({setting.source}) is not accepted: {error}",
+                why=f"{name} is: {FIELDS[name].description}",
+                fix=f"the default is --{name}={FIELDS[name].default}",
+            )
+            problems.append(problem)
+    return problems, TrainConfig(**values)

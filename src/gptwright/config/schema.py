@@ -6,109 +6,145 @@ have is marked by its help line alone. Rules that need several fields at once ar
 that are broken are reported together.
 """
 
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from gptwright.config.fields import fields_of, setting
+from gptwright.config.ingredients import Ingredients, recipe_of
 from gptwright.errors import ConfigError
 
-Positive = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
-
-class TrainConfig(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
     """The settings of one training run. Frozen; made by `gptwright.config.load.load_config`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     # where things go, and when
-    out_dir: str = Field("out", description="run folder to write", min_length=1)
-    eval_interval: Positive = Field(2000, description="steps between evaluations")
-    log_interval: Positive = Field(1, description="steps between log lines")
-    eval_iters: Positive = Field(200, description="evaluation uses eval_iters × batch_size windows a split")
-    eval_only: bool = Field(False, description="evaluate once and stop")
-    checkpoint_interval: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps between checkpoints; 0: one after each evaluation"
-    )
-    keep_checkpoints: Annotated[int, Field(ge=2)] = Field(
-        2, description="newest checkpoints to keep, beside the best one"
-    )
-    init_from: Literal["scratch", "resume", "auto"] = Field(
+    out_dir: str = setting("out", "run folder to write")
+    eval_interval: int = setting(2000, "steps between evaluations", least=1)
+    log_interval: int = setting(1, "steps between log lines", least=1)
+    eval_iters: int = setting(200, "evaluation uses eval_iters × batch_size windows a split", least=1)
+    eval_only: bool = setting(False, "evaluate once and stop")
+    checkpoint_interval: int = setting(0, "steps between checkpoints; 0: one after each evaluation", least=0)
+    keep_checkpoints: int = setting(2, "newest checkpoints to keep, beside the best one", least=2)
+    init_from: Literal["scratch", "resume", "auto"] = setting(
         "scratch",
-        description="scratch: new weights; resume: go on from out_dir's last checkpoint; auto: resume if"
-        " out_dir holds a run",
+        "scratch: new weights; resume: go on from out_dir's last checkpoint; auto: resume if out_dir holds"
+        " a run",
     )
 
     # data
-    dataset: str = Field(
-        "openwebtext", description="token dataset: a folder, or a name under data/", min_length=1
+    dataset: str = setting("openwebtext", "token dataset: a folder, or a name under data/")
+    batch_size: int = setting(12, "micro-batch: sequences in one forward pass", least=1)
+    gradient_accumulation_steps: int = setting(
+        40, "micro-batches whose gradients are averaged into one step", least=1
     )
-    batch_size: Positive = Field(12, description="micro-batch: sequences in one forward pass")
-    gradient_accumulation_steps: Positive = Field(
-        40, description="micro-batches whose gradients are averaged into one step"
+    tokens_per_step: int | None = setting(
+        None, "tokens in one optimizer step; sets gradient_accumulation_steps from it", least=1
     )
-    tokens_per_step: Positive | None = Field(
-        None, description="tokens in one optimizer step; sets gradient_accumulation_steps from it"
+    block_size: int = setting(1024, "context length in tokens", least=1)
+    sampling: Literal["random", "epoch"] = setting(
+        "random", "random: windows as nanoGPT draws them; epoch: every window once a pass, shuffled"
     )
-    block_size: Positive = Field(1024, description="context length in tokens")
-    sampling: Literal["random", "epoch"] = Field(
-        "random",
-        description="random: windows as nanoGPT draws them; epoch: every window once a pass, shuffled",
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        1337, description="seed of weights, data order and dropout"
-    )
+    seed: int = setting(1337, "seed of weights, data order and dropout", least=0, below=2**63)
 
     # model
-    n_layer: Positive = Field(12, description="number of blocks")
-    n_head: Positive = Field(12, description="attention heads a block")
-    n_embd: Positive = Field(768, description="width: channels of the residual stream")
-    dropout: Fraction = Field(0.0, description="dropout probability; 0 suits one pass over fresh data")
-    bias: bool = Field(False, description="biases in linear layers and layer norms")
-    tie_weights: bool = Field(
-        True, description="share the token embedding with the output head, as GPT-2 does"
+    arch: Literal["gpt2", "modern"] = setting(
+        "gpt2", "gpt2: nanoGPT's model to the bit; modern: all of the ingredients below"
     )
-    vocab_size: Positive | None = Field(
+    n_layer: int = setting(12, "number of blocks", least=1)
+    n_head: int = setting(12, "attention heads a block", least=1)
+    n_embd: int = setting(768, "width: channels of the residual stream", least=1)
+    dropout: float = setting(
+        0.0, "dropout probability; 0 suits one pass over fresh data", least=0.0, below=1.0
+    )
+    bias: bool = setting(False, "biases in linear layers and layer norms")
+    tie_weights: bool = setting(True, "share the token embedding with the output head, as GPT-2 does")
+    vocab_size: int | None = setting(
         None,
-        description="rows of the token embedding; default: the dataset's vocabulary, GPT-2's padded to 50304",
+        "rows of the token embedding; default: the dataset's vocabulary, GPT-2's padded to 50304",
+        least=1,
     )
 
-    # AdamW
-    learning_rate: Annotated[float, Field(gt=0.0)] = Field(6e-4, description="highest learning rate")
-    max_iters: Positive = Field(600000, description="optimizer steps to train")
-    weight_decay: Annotated[float, Field(ge=0.0)] = Field(1e-1, description="weight decay of matrices")
-    beta1: Fraction = Field(0.9, description="AdamW's decay of the mean gradient")
-    beta2: Fraction = Field(0.95, description="AdamW's decay of the mean squared gradient")
-    grad_clip: Annotated[float, Field(ge=0.0)] = Field(
-        1.0, description="largest gradient norm; 0: no clipping"
+    # ingredients: None is False for arch gpt2 and True for modern
+    rope: bool | None = setting(None, "rotary positions instead of learned ones; default: as arch")
+    rope_base: float = setting(
+        10_000.0, "rope: base of its wavelengths; 100 suits contexts of some 64 tokens", above=1.0
     )
+    rms_norm: bool | None = setting(
+        None, "RMS norms without weights instead of layer norms; default: as arch"
+    )
+    qk_norm: bool | None = setting(None, "normalize queries and keys of each head; default: as arch")
+    relu2: bool | None = setting(None, "squared ReLU instead of GELU; default: as arch")
+    zero_init: bool | None = setting(None, "start projections and an untied head at zero; default: as arch")
+    smear: bool | None = setting(None, "mix the token before into each embedding; default: as arch")
+
+    # optimizer
+    optimizer: Literal["adamw", "muon"] = setting(
+        "adamw", "muon: for the matrices of the blocks, with AdamW for the rest"
+    )
+    muon_learning_rate: float = setting(
+        0.02, "muon: highest learning rate of the matrices; learning_rate is the others'", above=0.0
+    )
+    muon_momentum: float = setting(
+        0.95, "muon: decay of the mean gradient, reached from 0.85", least=0.0, below=1.0
+    )
+    muon_steps: int = setting(
+        5, "muon: Newton-Schulz steps an update; 3 are enough for small models", least=1, most=5
+    )
+    muon_warmup_iters: int = setting(300, "muon: steps over which its momentum rises", least=0)
+    learning_rate: float = setting(6e-4, "highest learning rate", above=0.0)
+    max_iters: int = setting(600000, "optimizer steps to train", least=1)
+    weight_decay: float = setting(1e-1, "weight decay of matrices", least=0.0)
+    beta1: float = setting(0.9, "AdamW's decay of the mean gradient", least=0.0, below=1.0)
+    beta2: float = setting(0.95, "AdamW's decay of the mean squared gradient", least=0.0, below=1.0)
+    grad_clip: float = setting(1.0, "largest gradient norm; 0: no clipping", least=0.0)
 
     # learning-rate schedule
-    decay_lr: bool = Field(True, description="follow lr_schedule; False: constant learning rate")
-    lr_schedule: Literal["cosine", "linear", "wsd"] = Field(
-        "cosine", description="shape of the decay; wsd: warm-up, stable, then a linear cool-down"
+    decay_lr: bool = setting(True, "follow lr_schedule; False: constant learning rate")
+    lr_schedule: Literal["cosine", "linear", "wsd"] = setting(
+        "cosine", "shape of the decay; wsd: warm-up, stable, then a linear cool-down"
     )
-    warmup_iters: Annotated[int, Field(ge=0)] = Field(2000, description="steps of linear warm-up")
-    lr_decay_iters: Positive = Field(600000, description="step at which the decay ends; usually max_iters")
-    cooldown_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.2, description="wsd: last share of lr_decay_iters spent cooling down"
+    warmup_iters: int = setting(2000, "steps of linear warm-up", least=0)
+    lr_decay_iters: int = setting(600000, "step at which the decay ends; usually max_iters", least=1)
+    cooldown_fraction: float = setting(
+        0.2, "wsd: last share of lr_decay_iters spent cooling down", above=0.0, most=1.0
     )
-    min_lr: Annotated[float, Field(ge=0.0)] = Field(6e-5, description="learning rate at the end of the decay")
+    min_lr: float = setting(6e-5, "learning rate at the end of the decay", least=0.0)
 
     # machine
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps", min_length=1)
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="dtype of matrix multiplications; weights stay float32"
+    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "auto", "dtype of matrix multiplications; weights stay float32"
     )
-    compile: bool | Literal["auto"] = Field("auto", description="torch.compile: True, False or auto")
-    parallel: Literal["auto", "ddp", "fsdp"] = Field(
+    compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
+    parallel: Literal["auto", "ddp", "fsdp"] = setting(
         "auto",
-        description="under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments"
-        " divided among them; auto: ddp where a copy fits",
+        "under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments divided"
+        " among them; auto: ddp where a copy fits",
     )
-    rank_timeout: Annotated[float, Field(gt=0.0)] = Field(
-        600.0, description="seconds that a process waits for the others before it takes them for lost"
+    rank_timeout: float = setting(
+        600.0, "seconds that a process waits for the others before it takes them for lost", above=0.0
     )
+
+    @property
+    def ingredients(self) -> Ingredients:
+        """Those of `arch`, and what was asked for beside it."""
+        return Ingredients.of(
+            self.arch,
+            {
+                "rope": self.rope,
+                "rms_norm": self.rms_norm,
+                "qk_norm": self.qk_norm,
+                "relu2": self.relu2,
+                "zero_init": self.zero_init,
+                "smear": self.smear,
+            },
+        )
+
+    @property
+    def recipe(self) -> str:
+        """`gpt2`, `modern`, or `mixed`: which published curves this training can be held against."""
+        return recipe_of(self.ingredients, self.optimizer)
 
     @property
     def sequences_per_step(self) -> int:
@@ -119,6 +155,9 @@ class TrainConfig(BaseModel):
     def checkpoint_every(self) -> int:
         """Steps between planned checkpoints."""
         return self.checkpoint_interval or self.eval_interval
+
+
+FIELDS = fields_of(TrainConfig)
 
 
 def problems_of(config: TrainConfig) -> list[ConfigError]:
@@ -132,6 +171,14 @@ def problems_of(config: TrainConfig) -> list[ConfigError]:
                 f"n_embd = {config.n_embd} is not divisible by n_head = {config.n_head}",
                 why="every attention head takes n_embd / n_head channels",
                 fix=choices,
+            )
+        )
+    elif config.ingredients.rope and (config.n_embd // config.n_head) % 2:
+        problems.append(
+            ConfigError(
+                f"n_embd / n_head = {config.n_embd // config.n_head} is odd",
+                why="rope turns the channels of a head in pairs",
+                fix=f"--n_embd={config.n_embd + config.n_head}, or --rope=False",
             )
         )
     return problems
@@ -190,4 +237,4 @@ def with_accumulation(config: TrainConfig, *, accumulation_given: bool) -> Train
             why="the two say the same thing, and they disagree",
             fix="give only one of them",
         )
-    return config.model_copy(update={"gradient_accumulation_steps": steps})
+    return replace(config, gradient_accumulation_steps=steps)

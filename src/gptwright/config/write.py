@@ -2,7 +2,7 @@
 
 import json
 
-from gptwright.config.schema import TrainConfig
+from gptwright.config.schema import FIELDS, TrainConfig
 
 
 def to_toml(config: TrainConfig) -> str:
@@ -11,7 +11,7 @@ def to_toml(config: TrainConfig) -> str:
     Settings that are None are left out, which TOML has no value for: reading gives them their default, None.
     """
     lines = []
-    for name, field in TrainConfig.model_fields.items():
+    for name, field in FIELDS.items():
         value = getattr(config, name)
         if value is not None:
             lines.append(f"{name} = {_toml(value)}  # {field.description}")

@@ -47,35 +47,38 @@ class Table:
         return rows
 
 
+def exact_duplicates(tables: Sequence[Table], *, whole: bool) -> list[Numbers]:
+    """For each unit, the numbers of the documents whose text occurred before.
+
+    Args:
+        tables: one a unit, in the order of the corpus.
+        whole: whether a document is one piece; then only the tables of pieces are read.
+    """
+    found: list[list[Numbers]] = [[] for _ in tables]
+    for low, high in _ranges(tables):
+        keys, units, numbers = [], [], []
+        for unit, table in enumerate(tables):
+            rows = table.load_pieces() if whole else table.load_documents()
+            inside = np.flatnonzero((rows["high"] >= low) & (rows["high"] <= high))
+            keys.append(rows[["high", "low"]][inside].astype(DOCUMENT_ROW))
+            units.append(np.full(len(inside), unit, dtype=np.int32))
+            numbers.append(inside.astype(np.int32))
+        for unit, repeated in _repeated(np.concatenate(keys), np.concatenate(units), np.concatenate(numbers)):
+            found[unit].append(repeated)
+    return [np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64) for parts in found]
+
+
 @dataclass(frozen=True)
 class Draw:
-    """The tables of a corpus in its order, and what follows from them.
+    """The tables of a corpus in its order, and the split that follows from them.
 
     Attributes:
         tables: one a unit.
-        whole: whether a document is one piece; then only the tables of pieces are read.
+        dropped: for each unit, the numbers of the documents that are left out, ascending.
     """
 
     tables: Sequence[Table]
-    whole: bool
-
-    @cached_property
-    def duplicates(self) -> list[Numbers]:
-        """For each unit, the numbers of the documents whose text occurred before."""
-        found: list[list[Numbers]] = [[] for _ in self.tables]
-        for low, high in self._ranges():
-            keys, units, numbers = [], [], []
-            for unit, table in enumerate(self.tables):
-                rows = table.load_pieces() if self.whole else table.load_documents()
-                inside = np.flatnonzero((rows["high"] >= low) & (rows["high"] <= high))
-                keys.append(rows[["high", "low"]][inside].astype(DOCUMENT_ROW))
-                units.append(np.full(len(inside), unit, dtype=np.int32))
-                numbers.append(inside.astype(np.int32))
-            for unit, repeated in _repeated(
-                np.concatenate(keys), np.concatenate(units), np.concatenate(numbers)
-            ):
-                found[unit].append(repeated)
-        return [np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64) for parts in found]
+    dropped: Sequence[Numbers]
 
     @cached_property
     def all_bytes(self) -> int:
@@ -84,7 +87,7 @@ class Draw:
 
     @cached_property
     def kept_bytes(self) -> int:
-        """The bytes of all documents that are no duplicates."""
+        """The bytes of all documents that are not left out."""
         return sum(
             int(self._kept(unit, table.load_pieces())["bytes"].sum(dtype=np.int64))
             for unit, table in enumerate(self.tables)
@@ -100,7 +103,7 @@ class Draw:
         largest = self._largest()
         reached = 0
         before: bytes | None = None
-        for low, high in self._ranges():
+        for low, high in _ranges(self.tables):
             keys, sizes = self._sorted_pieces(low, high)
             totals = reached + np.cumsum(sizes)
             at = int(np.searchsorted(totals, wanted))
@@ -143,15 +146,8 @@ class Draw:
         return rows[["high", "low"]][starts], np.add.reduceat(rows["bytes"].astype(np.int64), starts)
 
     def _kept(self, unit: int, rows: Rows) -> Rows:
-        dropped = self.duplicates[unit]
+        dropped = self.dropped[unit]
         return rows[~np.isin(rows["document"], dropped)] if len(dropped) else rows
-
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        rows = sum(len(table.load_pieces()) for table in self.tables)
-        bits = max(0, (max(1, rows) - 1) // ROWS_AT_A_TIME).bit_length()
-        width = 2 ** (64 - bits)
-        for start in range(0, 2**64, width):
-            yield start, start + width - 1
 
     def _one_text(self) -> DataError:
         pieces = sum(len(table.load_pieces()) for table in self.tables)
@@ -161,6 +157,15 @@ class Draw:
             why="training and validation must not hold the same text, and neither may be empty",
             fix="give more text, or use --split nanogpt, which takes the last 10 % as it is",
         )
+
+
+def _ranges(tables: Sequence[Table]) -> Iterator[tuple[int, int]]:
+    """Ranges of hashes that hold few enough rows each."""
+    rows = sum(len(table.load_pieces()) for table in tables)
+    bits = max(0, (max(1, rows) - 1) // ROWS_AT_A_TIME).bit_length()
+    width = 2 ** (64 - bits)
+    for start in range(0, 2**64, width):
+        yield start, start + width - 1
 
 
 def rows_of(keys: Sequence[bytes]) -> Rows:

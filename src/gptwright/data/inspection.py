@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gptwright.data.dataset import TokenDataset
+from gptwright.config.load import load_config
+from gptwright.data.dataset import TokenDataset, open_dataset
+from gptwright.data.sampling import window_count
 from gptwright.data.splits import IdArray, TokenSplit
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.errors import DataError
@@ -57,6 +59,68 @@ class Histogram:
     used: int
     entropy: float
     most: list[Frequency]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """A dataset, looked at.
+
+    Attributes:
+        dataset: what was looked at.
+        bytes: the size of its files.
+        histogram: the ids of a sample.
+        windows: some text of it.
+        epochs: passes that the plan asked about makes, and its name; None where none was asked about.
+        verified: bytes that were read and found right; None where that was not asked for.
+        overlap: training documents that are in validation too; None where that is not known.
+    """
+
+    dataset: TokenDataset
+    bytes: int
+    histogram: Histogram
+    windows: list[Window]
+    epochs: tuple[str, float] | None
+    verified: int | None
+    overlap: int | None
+
+
+def inspect_dataset(name: str, *, plan: str | None, number: int, verify: bool) -> Inspection:
+    """Looks at a dataset.
+
+    Args:
+        name: its folder, or its name under data/.
+        plan: the config whose passes over it are asked about.
+        number: texts to show of a split.
+        verify: read every byte.
+    """
+    dataset = open_dataset(name)
+    tokenizer = None if dataset.tokenizer_kind == "unknown" else dataset.tokenizer()
+    return Inspection(
+        dataset=dataset,
+        bytes=dataset_bytes(dataset.folder),
+        histogram=histogram(dataset, tokenizer),
+        windows=windows(dataset, tokenizer, number=number),
+        epochs=None if plan is None else _epochs(dataset, plan),
+        verified=dataset.verify() if verify else None,
+        overlap=_overlap(dataset, count=verify),
+    )
+
+
+def _overlap(dataset: TokenDataset, *, count: bool) -> int | None:
+    if dataset.manifest is None or dataset.manifest.separator_id is None:
+        return None
+    return overlap(dataset) if count else dataset.manifest.validation.overlap
+
+
+def _epochs(dataset: TokenDataset, plan: str) -> tuple[str, float]:
+    config = load_config([plan], {}).config
+    there = window_count(dataset.splits["train"], config.block_size)
+    if not there:
+        raise DataError(
+            f"not one window of block_size = {config.block_size:,} fits into {dataset.folder}",
+            fix="a smaller --block_size, or more text",
+        )
+    return plan, config.max_iters * config.sequences_per_step / there
 
 
 def histogram(dataset: TokenDataset, tokenizer: Tokenizer | None) -> Histogram:

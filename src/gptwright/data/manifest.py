@@ -82,7 +82,8 @@ class SourceRecord(_Record):
         filtered: records that a condition left out.
         empty: records without text.
         duplicates: documents whose text occurred before; they are not in the dataset.
-        duplicate_bytes: their size.
+        near_duplicates: documents that are much like one before them; they are not in the dataset either.
+        duplicate_bytes: the size of both.
     """
 
     name: str
@@ -94,6 +95,7 @@ class SourceRecord(_Record):
     filtered: NonNegativeInt = 0
     empty: NonNegativeInt = 0
     duplicates: NonNegativeInt = 0
+    near_duplicates: NonNegativeInt = 0
     duplicate_bytes: NonNegativeInt = 0
 
 
@@ -125,6 +127,7 @@ class SettingsRecord(_Record):
     max_tokens: int | None
     text_column: str | None = None
     where: list[str] = []
+    near_duplicates: float | None = None
 
 
 class Manifest(_Record):

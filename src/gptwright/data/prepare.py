@@ -1,9 +1,10 @@
 """Turns a corpus into a token dataset: shards of ids, a tokenizer and a manifest.
 
 The corpus is read twice and never held, by several processes: once to count and hash it, which finds
-duplicates and draws the validation split by content (`survey`, `draw`), and once to encode it (`encode`),
-while the parent puts the shards together (`assemble`). What is done lies beside the target (`work`), and the
-same command goes on from there. Only nanoGPT's contiguous split holds the text (`contiguous`).
+duplicates (and near-duplicates, `near`) and draws the validation split by content (`survey`, `draw`), and
+once to encode it (`encode`), while the parent puts the shards together (`assemble`). What is done lies beside
+the target (`work`), and the same command goes on from there. Only nanoGPT's contiguous split holds the text
+(`contiguous`).
 
 Memory stays below 1 GiB and 300 MB a worker, whatever the size of the corpus.
 """
@@ -14,20 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import gptwright
 from gptwright import units
 from gptwright.data import shards
 from gptwright.data.assemble import overlap
 from gptwright.data.characters import CharTokenizer
 from gptwright.data.contiguous import encode_contiguous, read_contiguous
-from gptwright.data.draw import Draw
+from gptwright.data.draw import Draw, Numbers, exact_duplicates
 from gptwright.data.encode import write_dropped
 from gptwright.data.encoding import Encoding
 from gptwright.data.folder import META_NAME, TOKENIZER_NAME, check_target, write_durably
 from gptwright.data.manifest import MANIFEST_NAME, Dtype, Manifest, SettingsRecord, SplitMethod, read_manifest
+from gptwright.data.near import near_duplicates as near_duplicates_of
 from gptwright.data.pieces import piece_size
 from gptwright.data.pool import usable_cores
 from gptwright.data.prepared import Outcome, PrepareReport, manifest_of, report_of
+from gptwright.data.sketch import LEAST_THRESHOLD, algorithm
 from gptwright.data.sources import NAMED_CORPORA, open_corpus, parse_condition
 from gptwright.data.sources.corpus import UNIT_BYTES, Corpus, Tally, Unit, require_text
 from gptwright.data.sources.records import RecordOptions
@@ -49,7 +54,7 @@ class Progress:
     """How far the work is.
 
     Attributes:
-        stage: `reading`, `tokenizer` or `encoding`.
+        stage: `reading`, `comparing`, `tokenizer` or `encoding`.
         done: bytes of the source that are done in this stage, about.
         total: bytes of the source, about.
         tokens: that were written so far.
@@ -73,6 +78,7 @@ def prepare(
     workers: int | None = None,
     text_column: str | None = None,
     where: tuple[str, ...] = (),
+    near_duplicates: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> PrepareReport:
@@ -89,6 +95,8 @@ def prepare(
         workers: processes that read and encode; None takes one a core. The result does not depend on it.
         text_column: the column of Parquet or JSONL that holds the text; None is `text`.
         where: conditions that a record must fulfil, such as `int_score>=4`.
+        near_duplicates: leave out documents that are at least this alike to an earlier one, from 0.5 to 1;
+            None leaves out equal ones alone.
         progress: told how far the work is.
         say: told in a sentence what is about to be downloaded.
 
@@ -97,6 +105,7 @@ def prepare(
         DiskFullError: there is no room. What is finished stays, if it is worth going on from.
     """
     _check_numbers(max_tokens, workers)
+    _check_near(near_duplicates, split)
     options = RecordOptions(text_column or "text", tuple(parse_condition(text) for text in where))
     corpus = open_corpus(source, from_file=from_file, skip_bad=skip_bad, options=options, say=say)
     choice = _choose_tokenizer(source, corpus, tokenizer)
@@ -107,6 +116,7 @@ def prepare(
         max_tokens=max_tokens,
         text_column=text_column,
         where=list(where),
+        near_duplicates=near_duplicates,
     )
     check_target(out, settings)
     job = _Job(corpus, settings, workers or usable_cores(), progress or (lambda _: None))
@@ -159,10 +169,12 @@ class _Job:
         whole = self.corpus.reader.whole_documents
         size = None if whole else piece_size(self.corpus.total_bytes)
         found = self.survey = self._survey(units_, space, planned, size)
-        draw = Draw(found.tables, whole)
+        exact = exact_duplicates(found.tables, whole=whole)
+        near = self._near(found, exact)
+        draw = Draw(found.tables, [np.union1d(*both) for both in zip(exact, near, strict=True)])
         fraction = found.validation_fraction(self.spec)
         limit = draw.limit(fraction)
-        for index, numbers in enumerate(draw.duplicates):
+        for index, numbers in enumerate(draw.dropped):
             write_dropped(space, index, numbers.tolist())
         made = self._tokenizer(space, lambda: training_sample(units_, space, limit=limit, size=size), found)
         self._begin_stage(sum(unit.size for unit in units_))
@@ -186,11 +198,20 @@ class _Job:
             characters=found.characters,
             splits=encoding.run(),
             fraction=fraction,
-            duplicates=sum(map(len, draw.duplicates)),
+            duplicates=sum(map(len, exact)),
+            near_duplicates=sum(map(len, near)),
             duplicate_bytes=draw.all_bytes - draw.kept_bytes,
             drawn="documents" if whole else "pieces",
             overlap=overlap(space, len(units_)),
         )
+
+    def _near(self, found: Survey, exact: list[Numbers]) -> list[Numbers]:
+        """For each unit, the near-duplicates among its documents, if they are looked for."""
+        threshold = self.settings.near_duplicates
+        if threshold is None:
+            return [numbers[:0] for numbers in exact]
+        self._progress(Progress("comparing", 0, self._total))
+        return near_duplicates_of(found.sketches, exact, threshold)
 
     def _survey(self, units_: list[Unit], space: Workspace, planned: Tally, size: int | None) -> Survey:
         self._begin_stage(sum(unit.size for unit in units_))
@@ -200,6 +221,7 @@ class _Job:
             planned=planned,
             piece_size=size,
             alphabet=self.spec == "char",
+            near=self.settings.near_duplicates,
             workers=self.workers,
             progress=lambda done: self._advance("reading", done),
         )
@@ -260,6 +282,7 @@ def _plan(corpus: Corpus, settings: SettingsRecord) -> dict[str, Any]:
         "version": gptwright.__version__,
         **settings.model_dump(),
         "skip_bad": corpus.skip_bad,
+        "sketch": None if settings.near_duplicates is None else algorithm(),
         "unit_bytes": UNIT_BYTES,
         "shard_tokens": shards.TOKENS_PER_SHARD,
         "files": [list(entry) for entry in corpus.state],
@@ -270,6 +293,24 @@ def _check_numbers(max_tokens: int | None, workers: int | None) -> None:
     for option, value in (("--max-tokens", max_tokens), ("--workers", workers)):
         if value is not None and value < 1:
             raise DataError(f"{option} is {value}", why="it must be at least 1", fix=f"{option} N with N ≥ 1")
+
+
+def _check_near(threshold: float | None, split: SplitMethod) -> None:
+    if threshold is None:
+        return
+    if not LEAST_THRESHOLD <= threshold <= 1:
+        raise DataError(
+            f"--near-duplicates is {threshold:g}",
+            why="it is the share of five-word runs that two documents have in common, and below"
+            f" {LEAST_THRESHOLD:g} they are no copies",
+            fix="--near-duplicates 0.8",
+        )
+    if split != "hash":
+        raise DataError(
+            "--near-duplicates and --split nanogpt do not go together",
+            why="that split takes the text as it is, and looks for no documents in it",
+            fix="leave one of them out",
+        )
 
 
 def _choose_tokenizer(source: str, corpus: Corpus, asked: str | None) -> Fact:

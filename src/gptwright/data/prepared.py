@@ -40,6 +40,7 @@ class Outcome:
     splits: dict[SplitName, SplitRecord]
     fraction: float
     duplicates: int = 0
+    near_duplicates: int = 0
     duplicate_bytes: int = 0
     drawn: str = "pieces"
     overlap: int | None = None
@@ -56,6 +57,7 @@ class PrepareReport:
         dtype: how an id is stored.
         documents: source documents read, duplicates among them.
         duplicates: documents that were dropped because their text occurred before.
+        near_duplicates: documents that were dropped because they are much like one before them.
         characters: of source text.
         source_bytes: of source text.
         tokens: in each split.
@@ -76,6 +78,7 @@ class PrepareReport:
     dtype: Dtype
     documents: int
     duplicates: int
+    near_duplicates: int
     characters: int
     source_bytes: int
     tokens: dict[SplitName, int]
@@ -105,6 +108,7 @@ def manifest_of(corpus: Corpus, settings: SettingsRecord, made: Outcome) -> Mani
         filtered=tally.filtered,
         empty=tally.empty,
         duplicates=made.duplicates,
+        near_duplicates=made.near_duplicates,
         duplicate_bytes=made.duplicate_bytes,
     )
     return Manifest(
@@ -164,6 +168,7 @@ def report_of(out: Path, choice: Fact, manifest: Manifest) -> PrepareReport:
         dtype=manifest.dtype,
         documents=source.documents,
         duplicates=source.duplicates,
+        near_duplicates=source.near_duplicates,
         characters=manifest.characters,
         source_bytes=source.bytes,
         tokens=tokens,

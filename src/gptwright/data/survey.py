@@ -2,6 +2,7 @@
 
 Workers read unit by unit and leave a table of hashes each; from the tables follow the duplicates and the
 validation split (`draw`). Cost: 40 bytes of disk a document, and some 3 % of the time that encoding takes.
+Where near-duplicates are looked for, a sketch of each document is left too (`sketch`).
 
 Validation is a tenth at most, and a million tokens if possible: the standard error of a mean over N windows
 falls with the root of N, and at a million tokens (some thousand windows of 1,024) it is 3 % of the spread
@@ -9,6 +10,7 @@ between windows.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from gptwright.data.draw import PIECE_ROW, Rows, Table, rows_of
 from gptwright.data.pieces import content_hash, cut
 from gptwright.data.pool import each_result
+from gptwright.data.sketch import Sketches, SketchWriter
 from gptwright.data.sources.corpus import Document, Tally, Unit
 from gptwright.data.unit_records import SurveyRecord, hash_file, read_record, write_record
 from gptwright.data.work import Workspace
@@ -33,13 +36,23 @@ _BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """What a worker needs to survey a unit; `alphabet` asks for the different characters."""
+    """What a worker needs to survey a unit.
+
+    Attributes:
+        index: the number of the unit.
+        unit: what is read.
+        space: where the tables go.
+        piece_size: documents are cut into pieces of this size; None keeps them whole.
+        alphabet: whether the different characters are needed.
+        near: how alike near-duplicates are at least; None if they are not looked for.
+    """
 
     index: int
     unit: Unit
     space: Workspace
     piece_size: int | None
     alphabet: bool
+    near: float | None
 
 
 @dataclass(slots=True)
@@ -52,6 +65,7 @@ class Survey:
         alphabet: the different ones, sorted, if they were asked for.
         records: one a unit.
         tables: one a unit.
+        sketches: one a unit, where near-duplicates are looked for; else none.
     """
 
     tally: Tally = field(default_factory=Tally)
@@ -59,6 +73,7 @@ class Survey:
     alphabet: str = ""
     records: list[SurveyRecord] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    sketches: list[Sketches] = field(default_factory=list)
 
     def estimated_tokens(self, spec: str, *, bytes_per_token: float = _BYTES_PER_TOKEN) -> float:
         """How many tokens the corpus will be; exact for characters and bytes."""
@@ -79,6 +94,7 @@ def survey(
     planned: Tally,
     piece_size: int | None,
     alphabet: bool,
+    near: float | None,
     workers: int,
     progress: Callable[[int], None],
 ) -> Survey:
@@ -90,13 +106,14 @@ def survey(
         planned: what was left out before there were units.
         piece_size: documents are cut into pieces of this size; None keeps them whole.
         alphabet: whether the different characters are needed.
+        near: how alike near-duplicates are at least; None if they are not looked for.
         workers: how many processes.
         progress: told the size of each unit that is done.
     """
     records: dict[int, SurveyRecord] = {}
     tasks = []
     for index, unit in enumerate(units):
-        task = SurveyTask(index, unit, space, piece_size, alphabet)
+        task = SurveyTask(index, unit, space, piece_size, alphabet, near)
         record = _done(task)
         if record is None:
             tasks.append(task)
@@ -113,6 +130,8 @@ def _done(task: SurveyTask) -> SurveyRecord | None:
     record = read_record(task.space.unit_path(task.index, "survey.json"), SurveyRecord)
     if record is None or hash_file(_table(task.space, task.index).pieces) != record.sha256:
         return None
+    if task.near is not None and _hashes(_sketches(task.space, task.index)) != record.sketches_sha256:
+        return None
     return record
 
 
@@ -125,6 +144,8 @@ def _merged(planned: Tally, records: list[SurveyRecord], space: Workspace) -> Su
         found.characters += record.characters
         characters.update(record.alphabet)
         found.tables.append(_table(space, record.index))
+        if record.sketches_sha256 is not None:
+            found.sketches.append(_sketches(space, record.index))
     found.alphabet = "".join(sorted(characters))
     return found
 
@@ -133,8 +154,14 @@ def survey_unit(task: SurveyTask) -> SurveyRecord:
     """Surveys one unit and leaves its tables and record on the disk."""
     tally = Tally()
     counted = _Counted(task.piece_size, alphabet=task.alphabet)
-    for document in task.unit.read(tally):
-        counted.add(document)
+    sketches = _sketches(task.space, task.index)
+    with nullcontext() if task.near is None else SketchWriter(sketches, task.near) as sketching:
+        for document in task.unit.read(tally):
+            counted.add(document)
+            if sketching is not None:
+                sketching.add(document.text)
+        if sketching is not None:
+            sketching.finish()
     table = _table(task.space, task.index)
     np.save(table.documents, counted.document_rows(), allow_pickle=False)
     np.save(table.pieces, counted.piece_rows(), allow_pickle=False)
@@ -146,6 +173,7 @@ def survey_unit(task: SurveyTask) -> SurveyRecord:
         characters=counted.characters,
         alphabet="".join(sorted(counted.alphabet)),
         sha256=hash_file(table.pieces),
+        sketches_sha256=None if task.near is None else _hashes(sketches),
     )
     write_record(task.space.unit_path(task.index, "survey.json"), record)
     return record
@@ -191,3 +219,11 @@ class _Counted:
 
 def _table(space: Workspace, index: int) -> Table:
     return Table(space.unit_path(index, "documents.npy"), space.unit_path(index, "pieces.npy"))
+
+
+def _sketches(space: Workspace, index: int) -> Sketches:
+    return Sketches(space.unit_path(index, "signatures"), space.unit_path(index, "bands.npy"))
+
+
+def _hashes(sketches: Sketches) -> tuple[str, str]:
+    return hash_file(sketches.signatures), hash_file(sketches.bands)

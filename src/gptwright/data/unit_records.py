@@ -33,11 +33,13 @@ class SurveyRecord(UnitRecord):
         characters: how many there are.
         alphabet: the different ones, where a character tokenizer will be made; else empty.
         sha256: of the table of pieces.
+        sketches_sha256: of the signatures and of the bands, where near-duplicates are looked for.
     """
 
     characters: int
     alphabet: str
     sha256: str
+    sketches_sha256: tuple[str, str] | None = None
 
 
 class PartSide(BaseModel):

@@ -161,7 +161,7 @@ def schedule_config(reading: Reading) -> TrainConfig | None:
         "lr_schedule": settings.word("lr_schedule") or "cosine",
         "cooldown_fraction": settings.number("cooldown_fraction") or 0.2,
     }
-    return TrainConfig.model_construct(**values)
+    return TrainConfig(**values)
 
 
 def _at_planned_end(reading: Reading, fit: CurveFit, lr_known: bool) -> Forecast | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gptwright.config.load import LoadedConfig
+from gptwright.config.schema import FIELDS
 from gptwright.diagnose.judging import Diagnosis, judged
 from gptwright.diagnose.reading import Reading, read_run
 from gptwright.diagnose.rule import Rule
@@ -37,7 +38,7 @@ def read_plan(
     """
     settings = {
         name: configured(name, getattr(loaded.config, name), place=loaded.sources.get(name, "default"))
-        for name in type(loaded.config).model_fields
+        for name in FIELDS
         if getattr(loaded.config, name) is not None
     }
     # "auto" is no value yet, and a device here is a place ("cuda:0"), not a card's name.
@@ -49,7 +50,7 @@ def read_plan(
     for file in files:
         evidence = read_config_evidence(file)
         comments += evidence.comments
-        settings |= {n: f for n, f in evidence.settings.items() if n not in type(loaded.config).model_fields}
+        settings |= {n: f for n, f in evidence.settings.items() if n not in FIELDS}
     config = ConfigEvidence(
         path=files[-1] if files else Path(sources[-1] if sources else "defaults"),
         settings=settings,

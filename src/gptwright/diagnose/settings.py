@@ -6,9 +6,10 @@ no value.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import Ingredients
 from gptwright.facts import Fact, assumed
 from gptwright.record.evidence import RunEvidence
 
@@ -82,6 +83,11 @@ class Settings:
         found = (self.get(name) for name in names)
         return tuple(fact for fact in found if fact is not None)
 
+    def ingredients(self) -> Ingredients:
+        """What the model is made of beyond GPT-2; only our own configs say so."""
+        asked = {field.name: self.flag(field.name) for field in fields(Ingredients)}
+        return Ingredients.of(self.word("arch") or "gpt2", asked)
+
     def shape(self) -> ModelShape | None:
         """The model's shape, or None where width, depth, context or vocabulary is not known."""
         layers, width = self.integer("n_layer"), self.integer("n_embd")
@@ -99,4 +105,5 @@ class Settings:
             bias=bool(self.flag("bias")),
             tie_weights=self.flag("tie_weights") is not False,
             dropout=self.number("dropout") or 0.0,
+            ingredients=self.ingredients(),
         )

@@ -62,6 +62,7 @@ def predict_speed(
     power_watts: float | None = None,
     device_count: int = 1,
     flash: bool = True,
+    muon_steps: int = 0,
 ) -> Speed:
     """How many tokens per second a run will train on; the arguments are `Work`'s."""
     work = Work(
@@ -77,6 +78,7 @@ def predict_speed(
         power_watts=power_watts,
         device_count=device_count,
         flash=flash,
+        muon_steps=muon_steps,
     )
     parts = step_time(work)
     likely = work.step_tokens / parts.total

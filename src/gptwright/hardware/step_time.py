@@ -16,6 +16,7 @@ does 7·C·T FLOPs a token and layer (2 products forward, 5 backward, half of ea
 
 from dataclasses import dataclass, replace
 
+from gptwright.arithmetic.flops import muon_flops
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.hardware.families import FAMILIES, OTHER, Family
 
@@ -70,6 +71,7 @@ class Work:
         power_watts: the board's limit, if known.
         device_count: devices that train together, data parallel.
         flash: attention is one fused kernel.
+        muon_steps: Newton-Schulz steps of Muon; 0 with AdamW alone.
     """
 
     shape: ModelShape
@@ -84,6 +86,7 @@ class Work:
     power_watts: float | None = None
     device_count: int = 1
     flash: bool = True
+    muon_steps: int = 0
 
     @property
     def micro_tokens(self) -> int:
@@ -175,7 +178,8 @@ def step_time(work: Work, constants: Constants = FITTED) -> StepTime:
         memory=work.accumulation * memory,
         kernels=work.accumulation * count * constants.kernel_seconds,
         host=work.accumulation * max(0.0, count * HOST_SECONDS - micro),
-        optimizer=parameters.total * OPTIMIZER_BYTES / bandwidth,
+        optimizer=parameters.total * OPTIMIZER_BYTES / bandwidth
+        + _muon_flops(work) / (reached * constants.product * _filling(work, constants)),
         communication=_communication(work, parameters.total, backward=micro * 2 / 3),
     )
 
@@ -204,6 +208,11 @@ def _product_flops(work: Work) -> float:
     unaligned = work.device_kind == "cuda" and work.dtype != "float32" and shape.vocab_size % 8 != 0
     extra = (UNALIGNED_HEAD - 1) * shape.vocab_size * shape.n_embd if unaligned else 0.0
     return 6 * work.micro_tokens * (shape.count_parameters().matmul + extra)
+
+
+def _muon_flops(work: Work) -> float:
+    """Of Muon's update; its products are small, and taken to be as fast as the model's."""
+    return muon_flops(n_layer=work.shape.n_layer, n_embd=work.shape.n_embd, steps=work.muon_steps)
 
 
 def _attention_flops(work: Work) -> float:
@@ -261,6 +270,7 @@ def _cpu_step_time(work: Work) -> StepTime:
         memory=work.accumulation * work.micro_tokens * moved / bandwidth,
         kernels=0.0,
         host=work.accumulation * (per_layer * shape.n_layer + outside) * CPU_OPERATION,
-        optimizer=shape.count_parameters().total * OPTIMIZER_BYTES / bandwidth,
+        optimizer=shape.count_parameters().total * OPTIMIZER_BYTES / bandwidth
+        + _muon_flops(work) * (1 + CPU_WIDTH / shape.n_embd) / work.peak_flops,
         communication=0.0,
     )

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.linear import Linear
+from gptwright.model.modern import Rotary, rms_norm
 
 
 class KeyValueCache:
@@ -43,6 +45,12 @@ class KeyValueCache:
         self.values_LBHSD = torch.empty(shape, device=device, dtype=dtype)
         self.capacity = capacity
         self.length = 0
+        self.last_embedding_B1C: Tensor | None = None
+
+    def clear(self) -> None:
+        """Forgets all tokens."""
+        self.length = 0
+        self.last_embedding_B1C = None
 
     def extended(self, layer: int, k_BHTD: Tensor, v_BHTD: Tensor) -> tuple[Tensor, Tensor]:
         """Stores a layer's new keys and values behind the old ones; returns all `[B, H, S, D]`.
@@ -58,21 +66,27 @@ class KeyValueCache:
 class CausalSelfAttention(nn.Module):
     """Multi-head attention in which a token sees itself and what came before it."""
 
-    def __init__(self, *, n_embd: int, n_head: int, dropout: float, bias: bool) -> None:
+    def __init__(self, shape: ModelShape) -> None:
         super().__init__()
-        self.n_head = n_head
-        self.dropout = dropout
-        self.c_attn = Linear(n_embd, 3 * n_embd, bias=bias)
-        self.c_proj = Linear(n_embd, n_embd, bias=bias)
-        self.resid_dropout = nn.Dropout(dropout)
+        self.n_head = shape.n_head
+        self.dropout = shape.dropout
+        self.qk_norm = shape.ingredients.qk_norm
+        self.c_attn = Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
+        self.c_proj = Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
+        self.resid_dropout = nn.Dropout(shape.dropout)
 
-    def forward(self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(
+        self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None, rotary: Rotary | None = None
+    ) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`; with a cache the tokens continue it."""
         B, T, C = x_BTC.shape
-        q_BHTD, k_BHSD, v_BHSD = (
-            part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-            for part in self.c_attn(x_BTC).split(C, dim=2)
-        )
+        q_BTHD, k_BTHD, v_BTHD = self.c_attn(x_BTC).view(B, T, 3, self.n_head, C // self.n_head).unbind(dim=2)
+        if self.qk_norm:
+            q_BTHD, k_BTHD = rms_norm(q_BTHD), rms_norm(k_BTHD)
+        if rotary is not None:
+            start = cache.length if cache is not None else 0
+            q_BTHD, k_BTHD = rotary(q_BTHD, start), rotary(k_BTHD, start)
+        q_BHTD, k_BHSD, v_BHSD = (part.transpose(1, 2) for part in (q_BTHD, k_BTHD, v_BTHD))
         continues = False
         if cache is not None:
             continues = cache.length > 0

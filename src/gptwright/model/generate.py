@@ -102,7 +102,8 @@ def generate(
         start = window_start(len(tokens), block_size)
         if cache is not None:
             if start != cache_start:
-                cache.length, cache_start = 0, start
+                cache.clear()
+                cache_start = start
             start += cache.length
         with torch.inference_mode():
             context_1T = torch.tensor([tokens[start:]], device=model.device)

@@ -1,4 +1,7 @@
-"""nanoGPT's model: GPT-2 with learned positions, pre-norm blocks and GELU.
+"""The GPT: nanoGPT's model, and what can be changed in it.
+
+`arch = "gpt2"` is GPT-2 with learned positions, pre-norm blocks and GELU; the ingredients of `arch =
+"modern"` (model/modern.py) each replace one part of it.
 
 Given nanoGPT's weights and batch, the loss agrees with nanoGPT's to floating-point noise, and parameters
 have its names (`transformer.h.0.attn.c_attn.weight`), so that its checkpoints fit. The loss is computed
@@ -20,6 +23,7 @@ from torch.nn import functional as F
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.attention import CausalSelfAttention, KeyValueCache
 from gptwright.model.linear import Linear
+from gptwright.model.modern import RMSNorm, Rotary, Smear, rms_norm
 
 INITIAL_STD = 0.02
 
@@ -37,18 +41,26 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, 1e-5)
 
 
+def new_norm(shape: ModelShape) -> nn.Module:
+    """The norm of this shape's blocks."""
+    return RMSNorm() if shape.ingredients.rms_norm else LayerNorm(shape.n_embd, bias=shape.bias)
+
+
 class MLP(nn.Module):
-    """Two linear layers with GELU between, four times as wide inside."""
+    """Two linear layers with GELU or squared ReLU between, four times as wide inside."""
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
+        self.relu2 = shape.ingredients.relu2
         self.c_fc = Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
         self.c_proj = Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`."""
-        y_BTC: Tensor = self.dropout(self.c_proj(F.gelu(self.c_fc(x_BTC))))
+        h_BTF = self.c_fc(x_BTC)
+        h_BTF = F.relu(h_BTF).square() if self.relu2 else F.gelu(h_BTF)
+        y_BTC: Tensor = self.dropout(self.c_proj(h_BTF))
         return y_BTC
 
 
@@ -57,16 +69,16 @@ class Block(nn.Module):
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
-        self.ln_1 = LayerNorm(shape.n_embd, bias=shape.bias)
-        self.attn = CausalSelfAttention(
-            n_embd=shape.n_embd, n_head=shape.n_head, dropout=shape.dropout, bias=shape.bias
-        )
-        self.ln_2 = LayerNorm(shape.n_embd, bias=shape.bias)
+        self.ln_1 = new_norm(shape)
+        self.attn = CausalSelfAttention(shape)
+        self.ln_2 = new_norm(shape)
         self.mlp = MLP(shape)
 
-    def forward(self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(
+        self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None, rotary: Rotary | None = None
+    ) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`."""
-        x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cache=cache)
+        x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cache=cache, rotary=rotary)
         y_BTC: Tensor = x_BTC + self.mlp(self.ln_2(x_BTC))
         return y_BTC
 
@@ -77,28 +89,43 @@ class GPT(nn.Module):
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.shape = shape
+        made_of = shape.ingredients
+        parts = {"wte": nn.Embedding(shape.vocab_size, shape.n_embd)}
+        if not made_of.rope:
+            parts["wpe"] = nn.Embedding(shape.block_size, shape.n_embd)
         self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(shape.vocab_size, shape.n_embd),
-                "wpe": nn.Embedding(shape.block_size, shape.n_embd),
+            parts
+            | {
                 "drop": nn.Dropout(shape.dropout),
                 "h": nn.ModuleList(Block(shape) for _ in range(shape.n_layer)),
-                "ln_f": LayerNorm(shape.n_embd, bias=shape.bias),
+                "ln_f": new_norm(shape),
             }
         )
+        head_size = shape.n_embd // shape.n_head
+        self.rotary = Rotary(head_size, shape.block_size, shape.rope_base) if made_of.rope else None
+        self.smear = Smear(shape.n_embd) if made_of.smear else None
         self.lm_head = Linear(shape.n_embd, shape.vocab_size, bias=False)
         if shape.tie_weights:
             self.transformer["wte"].weight = self.lm_head.weight
         self._initialize()
 
     def _initialize(self) -> None:
+        """GPT-2's deviations; an untied table whose rows are normalized anyway starts with unit variance."""
+        made_of = self.shape.ingredients
         residual_std = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)
         for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                std = residual_std if name.endswith("c_proj.weight") else INITIAL_STD
-                nn.init.normal_(parameter, mean=0.0, std=std)
+            into_stream = name.endswith("c_proj.weight")
+            if made_of.zero_init and (into_stream or name == "lm_head.weight") and not self._tied(name):
+                nn.init.zeros_(parameter)
+            elif made_of.rms_norm and name == "transformer.wte.weight" and not self._tied(name):
+                nn.init.normal_(parameter, mean=0.0, std=1.0)
+            elif parameter.dim() >= 2:
+                nn.init.normal_(parameter, mean=0.0, std=residual_std if into_stream else INITIAL_STD)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+
+    def _tied(self, name: str) -> bool:
+        return self.shape.tie_weights and not name.startswith("transformer.h.")
 
     @property
     def device(self) -> torch.device:
@@ -112,18 +139,29 @@ class GPT(nn.Module):
             tokens_BT: ids, at most `block_size` together with what the cache holds.
             cache: what came before, continued by these tokens.
         """
-        start = cache.length if cache is not None else 0
-        T = tokens_BT.shape[1]
-        positions_T = torch.arange(start, start + T, device=tokens_BT.device)
-        x_BTC = self.transformer["drop"](
-            self.transformer["wte"](tokens_BT) + self.transformer["wpe"](positions_T)
-        )
+        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cache))
         for layer, block in enumerate(self._blocks()):
-            x_BTC = block(x_BTC, layer=layer, cache=cache)
+            x_BTC = block(x_BTC, layer=layer, cache=cache, rotary=self.rotary)
         if cache is not None:
-            cache.length = start + T
+            cache.length += tokens_BT.shape[1]
         y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
         return y_BTC
+
+    def _embedded(self, tokens_BT: Tensor, cache: KeyValueCache | None) -> Tensor:
+        """Tokens as `[B, T, C]`, with their positions unless those are rotary."""
+        x_BTC: Tensor = self.transformer["wte"](tokens_BT)
+        if self.rotary is None:
+            start = cache.length if cache is not None else 0
+            positions_T = torch.arange(start, start + tokens_BT.shape[1], device=tokens_BT.device)
+            x_BTC = x_BTC + self.transformer["wpe"](positions_T)
+        if self.shape.ingredients.rms_norm:
+            x_BTC = rms_norm(x_BTC)
+        if self.smear is not None:
+            before_B1C = cache.last_embedding_B1C if cache is not None else None
+            if cache is not None:
+                cache.last_embedding_B1C = x_BTC[:, -1:]
+            x_BTC = self.smear(x_BTC, before_B1C)
+        return x_BTC
 
     def _blocks(self) -> nn.ModuleList:
         blocks = self.transformer["h"]

@@ -1,26 +1,159 @@
-"""AdamW with weight decay on matrices only, as nanoGPT sets it up.
+"""AdamW as nanoGPT sets it up, and Muon for the blocks' matrices with AdamW for the rest.
 
-Tensors of two or more dimensions (linear weights and both embedding tables) decay; layer norms and biases
-do not. The fused update is one pass over the memory instead of several, on CPU and CUDA alike.
+With AdamW, tensors of two or more dimensions (linear weights and embedding tables) decay; norms and biases do
+not. With Muon, only the blocks' matrices do; tables, head and vectors have AdamW without decay.
+
+This is torch's own fused AdamW, called as a function. Its class imports torch's compiler at the first update,
+compiled or not, which takes 1.8 s of every start (docs/lab-notes.md) and a tenth of a run of twenty seconds.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from gptwright.config.schema import TrainConfig
+from gptwright.optim.muon import orthogonalized_each, update_scale
 
 
-def build_adamw(model: nn.Module, config: TrainConfig, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW over the model's parameters in two groups: decayed, then not."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=fused)
+class Optimizer:
+    """Updates parameters in groups, each by its own rule; state and groups are laid out as torch's are.
+
+    Args:
+        groups: each with `params`, `kind` (`adamw` or `muon`), `lr`, `lr_scale` (times the run's learning
+            rate) and `weight_decay`, and what its kind needs.
+        fused: AdamW in one pass over the memory.
+        matmul_dtype: of Muon's products.
+    """
+
+    def __init__(
+        self, groups: Iterable[dict[str, Any]], *, fused: bool, matmul_dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.param_groups = list(groups)
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self.fused = fused
+        self.matmul_dtype = matmul_dtype
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update from the gradients that are there."""
+        for group in self.param_groups:
+            given = [p for p in group["params"] if p.grad is not None]
+            if given:
+                (self._muon if group["kind"] == "muon" else self._adamw)(group, given)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients, or fills them with zeros."""
+        for parameter in self.parameters():
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad.zero_()
+
+    def parameters(self) -> list[Tensor]:
+        """All of them, group after group."""
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def restore(self, parameter: Tensor, moments: Mapping[str, Tensor], step: float) -> None:
+        """Puts a parameter's moments back as they were after `step` updates."""
+        kept = {name: value.to(parameter.device, parameter.dtype) for name, value in moments.items()}
+        place = parameter.device if self.fused else torch.device("cpu")
+        self.state[parameter] = {"step": torch.tensor(step, device=place), **kept}
+
+    def _state_of(self, parameters: list[Tensor], *moments: str) -> list[dict[str, Tensor]]:
+        for parameter in parameters:
+            if parameter not in self.state:
+                self.restore(parameter, {name: torch.zeros_like(parameter) for name in moments}, 0.0)
+        return [self.state[parameter] for parameter in parameters]
+
+    def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        states = self._state_of(parameters, "exp_avg", "exp_avg_sq")
+        adamw(
+            parameters,
+            [p.grad for p in parameters if p.grad is not None],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=self.fused,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+
+    def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Nesterov momentum, made orthogonal."""
+        momentum, rate = group["momentum"], group["lr"]
+        directions: list[Tensor] = []
+        for parameter, state in zip(parameters, self._state_of(parameters, "momentum"), strict=True):
+            assert parameter.grad is not None
+            state["step"] += 1
+            state["momentum"].lerp_(parameter.grad, 1 - momentum)
+            directions.append(parameter.grad.lerp(state["momentum"], momentum))
+        pieces = [list(d.chunk(group["pieces"][p])) for p, d in zip(parameters, directions, strict=True)]
+        orthogonal = iter(
+            orthogonalized_each(
+                [piece for own in pieces for piece in own], steps=group["steps"], dtype=self.matmul_dtype
+            )
+        )
+        for parameter, own in zip(parameters, pieces, strict=True):
+            parameter.mul_(1 - rate * group["weight_decay"])
+            for target in parameter.chunk(len(own)):
+                target.add_(next(orthogonal), alpha=-rate * update_scale(*target.shape))
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    """Gives every parameter group this learning rate."""
+def build_optimizer(
+    model: nn.Module, config: TrainConfig, *, fused: bool, matmul_dtype: torch.dtype = torch.float32
+) -> Optimizer:
+    """The optimizer of a config over a model's parameters.
+
+    Args:
+        model: a GPT; blocks' matrices are known by their names.
+        config: `optimizer`, learning rates, weight decay, betas.
+        fused: AdamW in one kernel.
+        matmul_dtype: of Muon's products; float32 where bfloat16 is not in the hardware.
+    """
+    named = list(model.named_parameters())
+    shared = {"kind": "adamw", "lr_scale": 1.0, "betas": (config.beta1, config.beta2), "eps": 1e-8}
+    if config.optimizer == "adamw":
+        groups = [
+            {**shared, "params": [p for _, p in named if p.dim() >= 2], "weight_decay": config.weight_decay},
+            {**shared, "params": [p for _, p in named if p.dim() < 2], "weight_decay": 0.0},
+        ]
+    else:
+        matrices = {name: p for name, p in named if p.dim() == 2 and name.startswith("transformer.h.")}
+        groups = [
+            {
+                "kind": "muon",
+                "params": list(matrices.values()),
+                "lr_scale": config.muon_learning_rate / config.learning_rate,
+                "weight_decay": config.weight_decay,
+                "momentum": config.muon_momentum,
+                "steps": config.muon_steps,
+                # Query, key and value are three matrices that happen to be stored as one.
+                "pieces": {p: 3 if name.endswith("c_attn.weight") else 1 for name, p in matrices.items()},
+            },
+            {**shared, "params": [p for name, p in named if name not in matrices], "weight_decay": 0.0},
+        ]
+    optimizer = Optimizer(groups, fused=fused, matmul_dtype=matmul_dtype)
+    set_learning_rate(optimizer, config.learning_rate)
+    return optimizer
+
+
+def set_learning_rate(optimizer: Optimizer, value: float) -> None:
+    """Gives every parameter group its share of this learning rate."""
     for group in optimizer.param_groups:
-        group["lr"] = value
+        group["lr"] = value * group["lr_scale"]
+
+
+def set_momentum(optimizer: Optimizer, value: float) -> None:
+    """Gives Muon this momentum."""
+    for group in optimizer.param_groups:
+        if group["kind"] == "muon":
+            group["momentum"] = value

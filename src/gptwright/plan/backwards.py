@@ -8,11 +8,11 @@ as well.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gptwright import units
 from gptwright.arithmetic.scaling import BESIROGLU, effective_tokens, loss_terms
-from gptwright.config.schema import TrainConfig
+from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
 from gptwright.plan.plan import Plan
@@ -81,14 +81,15 @@ def _shapes(config: TrainConfig) -> list[TrainConfig]:
     ladder = []
     for width in range(SMALLEST_WIDTH, LARGEST_WIDTH + 1, 64):
         rate = min(HIGHEST_RATE, RATE_AT_768 * 768 / width)
-        update = {
-            "n_embd": width,
-            "n_layer": max(2, round(width / ASPECT)),
-            "n_head": max(1, width // HEAD),
-            "learning_rate": float(f"{rate:.2g}"),
-            "min_lr": float(f"{rate / 10:.2g}"),
-        }
-        ladder.append(config.model_copy(update=update))
+        shaped = replace(
+            config,
+            n_embd=width,
+            n_layer=max(2, round(width / ASPECT)),
+            n_head=max(1, width // HEAD),
+            learning_rate=float(f"{rate:.2g}"),
+            min_lr=float(f"{rate / 10:.2g}"),
+        )
+        ladder.append(shaped)
     return ladder
 
 
@@ -129,15 +130,15 @@ def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
     best = BATCH_AT * (tokens / BATCH_AT_TOKENS) ** BATCH_EXPONENT
     per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
     sequences = max(plan.device.count, per_step // config.block_size)
-    whole = config.model_copy(update={"batch_size": 1, "gradient_accumulation_steps": sequences})
+    whole = replace(config, batch_size=1, gradient_accumulation_steps=sequences)
     if plan.largest is None:
-        return whole.model_copy(
-            update={"batch_size": min(8, sequences), "gradient_accumulation_steps": max(1, sequences // 8)}
+        return replace(
+            whole, batch_size=min(8, sequences), gradient_accumulation_steps=max(1, sequences // 8)
         )
     cut = min(plan.largest, sequences)
     while sequences % cut:
         cut -= 1
-    return whole.model_copy(update={"batch_size": cut, "gradient_accumulation_steps": sequences // cut})
+    return replace(whole, batch_size=cut, gradient_accumulation_steps=sequences // cut)
 
 
 def _tokens_in(plan: Plan, hours: float) -> float:
@@ -163,13 +164,13 @@ def _with_length(config: TrainConfig, planner: Planner, targets: Targets) -> Tra
         return config
     rounded = math.floor if targets.hours is not None else math.ceil
     steps = max(1, rounded(tokens / plan.tokens_per_step))
-    update = {
-        "max_iters": steps,
-        "lr_decay_iters": steps,
-        "warmup_iters": min(config.warmup_iters, max(1, steps // 20)),
-        "eval_interval": min(config.eval_interval, max(1, steps // 10)),
-    }
-    return config.model_copy(update=update)
+    return replace(
+        config,
+        max_iters=steps,
+        lr_decay_iters=steps,
+        warmup_iters=min(config.warmup_iters, max(1, steps // 20)),
+        eval_interval=min(config.eval_interval, max(1, steps // 10)),
+    )
 
 
 def _changes(before: TrainConfig, after: TrainConfig, targets: Targets) -> tuple[Fact, ...]:
@@ -185,6 +186,6 @@ def _changes(before: TrainConfig, after: TrainConfig, targets: Targets) -> tuple
     reason = f"for {', '.join(wanted)}"
     return tuple(
         derived(name, getattr(after, name), reason)
-        for name in type(after).model_fields
+        for name in FIELDS
         if getattr(after, name) != getattr(before, name)
     )

@@ -4,6 +4,8 @@ One step's batch does not depend on how it is cut, so the largest micro-batch th
 one to take: it fills the device best and changes nothing else.
 """
 
+from dataclasses import replace
+
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.plan.plan import Plan
@@ -48,4 +50,4 @@ def fit(plan: Plan) -> TrainConfig:
             why=f"the device is {plan.device.name.text}",
             fix="name a device of the table with --device, or take a smaller model or block_size",
         )
-    return plan.config.model_copy(update={"batch_size": cut[0], "gradient_accumulation_steps": cut[1]})
+    return replace(plan.config, batch_size=cut[0], gradient_accumulation_steps=cut[1])

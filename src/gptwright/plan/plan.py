@@ -136,6 +136,7 @@ def make_plan(
         tokens_per_step=config.sequences_per_step * config.block_size,
         non_embedding=shape.count_parameters().non_embedding,
         lr_fraction=_last_rate(config),
+        recipe=config.recipe,
     )
     speed = speed or _speed(config, shape, device)
     return Plan(
@@ -189,6 +190,7 @@ def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Train
         device_kind=device.kind,
         data_parallel=device.count > 1 and not _is_divided(config, device),
         divided_over=device.count if _is_divided(config, device) else 1,
+        optimizer=config.optimizer,
     )
 
 
@@ -207,6 +209,7 @@ def _fitting(
         device_kind=device.kind,
         data_parallel=device.count > 1 and not _is_divided(config, device),
         divided_over=device.count if _is_divided(config, device) else 1,
+        optimizer=config.optimizer,
     )
     return memory.total <= budget, largest
 
@@ -226,6 +229,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
         family=device.family,
         device_count=device.count,
         power_watts=device.power_watts,
+        muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
     )
 
 

@@ -1,37 +1,13 @@
 """What `inspect` found, for people and as JSON."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from gptwright import units
-from gptwright.data.dataset import TokenDataset
-from gptwright.data.inspection import Histogram, Window
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
-    """A dataset, looked at.
-
-    Attributes:
-        dataset: what was looked at.
-        bytes: the size of its files.
-        histogram: the ids of a sample.
-        windows: some text of it.
-        epochs: passes that the plan asked about makes, and its name; None where none was asked about.
-        verified: bytes that were read and found right; None where that was not asked for.
-        overlap: training documents that are in validation too; None where that is not known.
-    """
-
-    dataset: TokenDataset
-    bytes: int
-    histogram: Histogram
-    windows: list[Window]
-    epochs: tuple[str, float] | None
-    verified: int | None
-    overlap: int | None
+from gptwright.data.inspection import Histogram, Inspection
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
@@ -74,7 +50,8 @@ def _show_manifest(console: Console, found: Inspection) -> None:
     source, validation = manifest.sources[0], manifest.validation
     console.print(
         f"from {escape(source.name)}: {source.documents:,} documents, {units.size(source.bytes)} of text;"
-        f" {source.duplicates:,} duplicates, {source.bad:,} broken, {source.filtered:,} filtered left out"
+        f" {source.duplicates:,} duplicates, {source.near_duplicates:,} near-duplicates,"
+        f" {source.bad:,} broken, {source.filtered:,} filtered left out"
     )
     console.print(f"validation by {validation.method}: {escape(validation.standard_error_note)}")
     if found.overlap is not None:

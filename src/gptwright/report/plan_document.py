@@ -1,6 +1,7 @@
 """A plan as the JSON document of the outside contract: SI base units; what cannot be known is null."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gptwright.findings import Finding, Unknown
@@ -65,7 +66,7 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             "basis": f"{plan.loss.curve}: {plan.loss.basis}" if plan.loss is not None else None,
         },
         "energy_joules": plan.joules,
-        "config": {name: value for name, value in config.model_dump().items() if value is not None},
+        "config": {name: value for name, value in asdict(config).items() if value is not None},
         "findings": [finding.document() for finding in findings],
         "unknown": [item.document() for item in unknown],
     }

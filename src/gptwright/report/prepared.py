@@ -37,6 +37,7 @@ def show_prepared(console: Console, report: PrepareReport) -> None:
 def _show_left_out(console: Console, report: PrepareReport) -> None:
     dropped = (
         (report.duplicates, "duplicates of earlier documents"),
+        (report.near_duplicates, "near-duplicates of earlier documents"),
         (report.filtered, "records by --where"),
         (report.empty, "records without text"),
     )
@@ -61,6 +62,7 @@ def prepared_document(report: PrepareReport) -> dict[str, Any]:
         "dtype": report.dtype,
         "documents": report.documents,
         "duplicates": report.duplicates,
+        "near_duplicates": report.near_duplicates,
         "characters": report.characters,
         "source_bytes": report.source_bytes,
         "tokens": dict(report.tokens),

@@ -2,7 +2,7 @@
 
     checkpoints/step-00000250/
       model.safetensors      the weights, by nanoGPT's names, float32
-      optimizer.safetensors  AdamW's two moments of each
+      optimizer.safetensors  the moments of each: AdamW's two, or Muon's one
       state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
 
 Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
@@ -14,6 +14,7 @@ after that, so a crash at any moment leaves a whole one. Reading verifies every 
 import hashlib
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,16 +28,18 @@ from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file, sync_folder
+from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.parts import read_parts
 
 SCHEMA = "gptwright.checkpoint/1"
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
-MOMENTS = ("exp_avg", "exp_avg_sq")
+MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
-    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "seed", "sampling",
+    "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "rope_base", "optimizer", "seed",
+    "sampling",
 )  # fmt: skip
 
 
@@ -77,7 +80,7 @@ class LoadedCheckpoint:
 
 def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     """What must be the same on resume, the sequences of a step included."""
-    values = {name: getattr(config, name) for name in FIXED_SETTINGS}
+    values = {name: getattr(config, name) for name in FIXED_SETTINGS} | asdict(config.ingredients)
     return values | {"vocab_size": vocab_size, "sequences_per_step": config.sequences_per_step}
 
 
@@ -86,7 +89,7 @@ def save_checkpoint(
     *,
     state: TrainState,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -127,7 +130,7 @@ def save_checkpoint(
 def payload_of(
     *,
     state: TrainState,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -174,7 +177,7 @@ def load_checkpoint(
     name: str,
     *,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     fixed: Mapping[str, Any],
     dataset_fingerprint: str,
@@ -188,7 +191,7 @@ def load_checkpoint(
     require_fitting(run, name, payload, fixed=fixed, dataset_fingerprint=dataset_fingerprint)
     folder = run.checkpoints / name
     load_weights(model, folder)
-    put_moments(model, optimizer, _read_moments(model, folder, payload), payload["optimizer_step"])
+    put_moments(model, optimizer, _read_moments(model, optimizer, folder, payload), payload["optimizer_step"])
     if payload["scaler"]:
         scaler.load_state_dict(payload["scaler"])
     return LoadedCheckpoint.of(name, payload)
@@ -317,13 +320,13 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def moments_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """AdamW's moments by parameter, in the memory where they are; none before its first step."""
+def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The moments by parameter, in the memory where they are; none before the first step."""
     return {
-        f"{name}.{moment}": optimizer.state[p][moment]
+        f"{name}.{moment}": value
         for name, p in model.named_parameters()
-        for moment in MOMENTS
-        if p in optimizer.state
+        for moment, value in optimizer.state.get(p, {}).items()
+        if moment != "step"
     }
 
 
@@ -331,33 +334,40 @@ def _in_main_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def optimizer_step(optimizer: torch.optim.Optimizer) -> float:
+def optimizer_step(optimizer: Optimizer) -> float:
     """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
     return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
 
 
-def _read_moments(model: nn.Module, folder: Path, payload: Mapping[str, Any]) -> dict[str, Tensor]:
+def empty_moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Zeros in place of every moment, each where its parameter is and divided as it is."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[parameter]}.{moment}": torch.zeros_like(parameter, requires_grad=False)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        for moment in MOMENTS[group["kind"]]
+    }
+
+
+def _read_moments(
+    model: nn.Module, optimizer: Optimizer, folder: Path, payload: Mapping[str, Any]
+) -> dict[str, Tensor]:
     if TENSOR_FILES[1] in payload["files"]:
         return load_file(folder / TENSOR_FILES[1])
     if not payload["optimizer_step"]:
         return {}
-    moments = {
-        f"{name}.{moment}": torch.empty(p.shape) for name, p in model.named_parameters() for moment in MOMENTS
-    }
+    moments = empty_moments(model, optimizer)
     read_parts(folder, moments, alone=True)
     return moments
 
 
-def put_moments(
-    model: nn.Module, optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor], step: float
-) -> None:
-    """Gives AdamW its moments and its count of updates; none before its first step."""
-    if not moments:
-        return
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    order = [names[p] for group in optimizer.param_groups for p in group["params"]]
-    state = {
-        index: {"step": torch.tensor(step)} | {moment: moments[f"{name}.{moment}"] for moment in MOMENTS}
-        for index, name in enumerate(order)
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+def put_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
+    """Gives the optimizer its moments and its count of updates; none before its first step."""
+    kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for key, value in moments.items():
+        name, _, moment = key.rpartition(".")
+        kept[name][moment] = value
+    parameters = dict(model.named_parameters())
+    for name, values in kept.items():
+        optimizer.restore(parameters[name], values, step)

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ from torch import Tensor
 from gptwright.arithmetic.flops import mfu
 from gptwright.errors import RunFailedError
 from gptwright.hardware.probe import synchronize
-from gptwright.optim.optimizers import set_learning_rate
-from gptwright.optim.schedule import learning_rate
+from gptwright.optim.optimizers import set_learning_rate, set_momentum
+from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.log_text import append_log
 from gptwright.record.metrics import MetricsFile, Record
 from gptwright.record.run import RunFolder
@@ -135,6 +135,7 @@ class Trainer:
         step = self.state.step
         rate = learning_rate(self.config, step)
         set_learning_rate(self.session.optimizer, rate)
+        set_momentum(self.session.optimizer, muon_momentum(self.config, step))
         loss, grad_norm = self._update(step)
         self.losses.append(loss)
         logging = step % self.config.log_interval == 0
@@ -162,9 +163,9 @@ class Trainer:
             loss += micro_loss.detach()
         grad_norm = None
         if config.grad_clip:
-            session.scaler.unscale_(session.optimizer)
+            session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
             grad_norm = clip_gradients(session.model, config.grad_clip)
-        session.scaler.step(session.optimizer)
+        session.scaler.step(cast("torch.optim.Optimizer", session.optimizer))
         session.scaler.update()
         session.optimizer.zero_grad(set_to_none=True)
         return session.world.sum(loss) / session.world.size, grad_norm

@@ -8,7 +8,7 @@ do.
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -22,10 +22,10 @@ from gptwright.hardware.detect import Device, find_device
 from gptwright.hardware.efficiency import Speed
 from gptwright.hardware.probe import synchronize
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw
+from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
-from gptwright.train.precision import Precision, allow_tf32, choose_precision
+from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 
 # One micro-batch to warm up (two when compiled: the second may compile again), then the median of what fits.
 WARM_UP, LEAST_TIMED, MOST_TIMED = 2, 3, 20
@@ -99,10 +99,8 @@ def measure(plan: Plan) -> Measured:
     fast, median, slow = (plan.tokens_per_step / seconds for seconds in best.step_seconds)
     how = "compiled" if best.compiled else "not compiled"
     basis = f"measured just now on {device.name}, {how}, micro-batch {best.micro_batch}"
-    update = {"batch_size": best.micro_batch, "gradient_accumulation_steps": best.accumulation}
-    return Measured(
-        trials, config.model_copy(update=update), Speed(low=slow, likely=median, high=fast, basis=basis)
-    )
+    config = replace(config, batch_size=best.micro_batch, gradient_accumulation_steps=best.accumulation)
+    return Measured(trials, config, Speed(low=slow, likely=median, high=fast, basis=basis))
 
 
 def _cuts(plan: Plan) -> list[tuple[int, int]]:
@@ -147,7 +145,10 @@ def _step_seconds(
     model = GPT(shape).to(device.torch_device)
     model.train()
     forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
-    optimizer = build_adamw(model, config, fused=device.type != "mps")
+    optimizer = build_optimizer(
+        model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
+    )
+    as_torch = cast("torch.optim.Optimizer", optimizer)
     scaler = precision.scaler()
     tokens = torch.randint(shape.vocab_size, (micro_batch, shape.block_size + 1), device=device.torch_device)
 
@@ -157,9 +158,9 @@ def _step_seconds(
         scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def update() -> None:
-        scaler.unscale_(optimizer)
+        scaler.unscale_(as_torch)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip or 1.0)
-        scaler.step(optimizer)
+        scaler.step(as_torch)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
 

@@ -117,6 +117,11 @@ def allow_tf32(device: Device) -> None:
         torch.set_float32_matmul_precision("high")
 
 
+def orthogonalizing_dtype(device: Device) -> torch.dtype:
+    """What Muon multiplies in: bfloat16 where the hardware has it, which its directions do not notice."""
+    return torch.bfloat16 if "bfloat16" in device.native_dtypes else torch.float32
+
+
 def device_fact(device: Device) -> Fact:
     """The device that `auto` takes, as a choice."""
     return Fact(

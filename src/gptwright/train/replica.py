@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gptwright.arithmetic.cut import shares
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import ConfigError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
@@ -53,11 +54,23 @@ class Replica:
 
 
 def choose_parallel(config: TrainConfig, world: World, promise: Plan) -> tuple[str, str]:
-    """`ddp`, `fsdp` or `none` for one process, and why."""
+    """`ddp`, `fsdp` or `none` for one process, and why.
+
+    Raises:
+        ConfigError: the optimizer needs what `fsdp` divides.
+    """
     if world.size == 1:
         return "none", "one process has nothing to share"
+    if config.parallel == "fsdp" and config.optimizer == "muon":
+        raise ConfigError(
+            "parallel = 'fsdp' with optimizer = 'muon'",
+            why="Muon orthogonalizes whole matrices, and each process would hold some of their rows",
+            fix="--parallel=ddp, or --optimizer=adamw",
+        )
     if config.parallel != "auto":
         return config.parallel, "asked for"
+    if config.optimizer == "muon":
+        return "ddp", "Muon needs whole matrices"
     if promise.largest == 0:
         return "fsdp", "a whole copy does not fit one device, by the plan"
     return "ddp", "a whole copy fits one device, and gradients alone travel"
@@ -81,7 +94,9 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
     if parallel == "none":
         return Replica(forward)
     devices = [device.torch_device] if device.type == "cuda" else None
-    averaging = DistributedDataParallel(cast("nn.Module", forward), device_ids=devices)
+    averaging = DistributedDataParallel(
+        cast("nn.Module", forward), device_ids=devices, broadcast_buffers=False
+    )
     return Replica(averaging, averaging=averaging)
 
 

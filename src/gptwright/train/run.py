@@ -8,7 +8,7 @@ the seed makes the same run.
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ def run_settings(run: RunFolder, overrides: Mapping[str, str], *, world: World) 
     def read() -> dict[str, Any]:
         loaded = RunFolder.existing(run.path).load_config(overrides)
         return {
-            "config": loaded.config.model_dump(),
+            "config": asdict(loaded.config),
             "sources": dict(loaded.sources),
             "without_effect": dict(loaded.without_effect),
         }

@@ -4,8 +4,9 @@ All that can be wrong with the input is found here, in the order in which a pers
 dataset, vocabulary, run folder. Nothing is written before every check has passed.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -29,10 +30,10 @@ from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.model.gpt import GPT
-from gptwright.optim.optimizers import build_adamw
+from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
 from gptwright.train.distributed import World
-from gptwright.train.precision import Precision, allow_tf32, choose_precision
+from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.startup import startup_facts
@@ -50,7 +51,7 @@ class Session:
         precision: device and dtype.
         model: the model itself, for weights and checkpoints.
         replica: the model as this process runs it.
-        optimizer: AdamW over the model.
+        optimizer: AdamW over the model, or Muon with it.
         scaler: for float16; it does nothing for the others.
         sampler: this process's share of the batch of any step.
         parameters: counted by part.
@@ -69,7 +70,7 @@ class Session:
     precision: Precision
     model: GPT
     replica: Replica
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     scaler: torch.amp.GradScaler
     sampler: WindowSampler
     parameters: ParameterCount
@@ -116,7 +117,7 @@ def build_session(
         require_windows(split, config.block_size)
         check_ids(split, id_limit)
     cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
-    world.require_same("the configuration", config.model_dump_json())
+    world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
     world.require_same(f"the dataset {dataset.name}", dataset.fingerprint)
     shape = ModelShape.of(config, vocab_size)
     promise = promise_of(loaded, dataset, vocabulary, world=world, device=device)
@@ -133,7 +134,9 @@ def build_session(
         precision=precision,
         model=model,
         replica=replica,
-        optimizer=build_adamw(model, config, fused=device.type != "mps"),
+        optimizer=build_optimizer(
+            model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
+        ),
         scaler=precision.scaler(),
         sampler=sampler,
         parameters=shape.count_parameters(),

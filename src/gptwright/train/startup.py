@@ -1,6 +1,7 @@
 """The start-up table: every setting and derived value of a run, with where it comes from."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from gptwright import units
 from gptwright.arithmetic.shape import ModelShape
@@ -43,7 +44,7 @@ def _settings(loaded: LoadedConfig) -> list[Fact]:
             origin=Origin.CONFIGURED,
             reason=loaded.sources.get(name, "default"),
         )
-        for name, value in loaded.config.model_dump().items()
+        for name, value in asdict(loaded.config).items()
     ]
     return facts + [
         Fact(name=name, value=None, text="no effect", origin=Origin.CONFIGURED, reason=reason)

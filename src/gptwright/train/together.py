@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gptwright.errors import CheckpointError
 from gptwright.files import disk_full_as_error
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.checkpoint import (
-    MOMENTS,
     LoadedCheckpoint,
     TrainState,
+    empty_moments,
     file_identity,
     fixed_settings,
     load_checkpoint,
@@ -156,7 +155,11 @@ def _spread(session: Session, step: float) -> None:
             world.spread(parameter)
     if not step:
         return
-    moments = moments_of(model, session.optimizer) if world.is_first else _empty_moments(session)
+    moments = (
+        moments_of(model, session.optimizer)
+        if world.is_first
+        else empty_moments(session.model, session.optimizer)
+    )
     for name in sorted(moments):
         world.spread(moments[name])
     if not world.is_first:
@@ -165,17 +168,9 @@ def _spread(session: Session, step: float) -> None:
 
 def _read_shards(folder: Path, session: Session, step: float) -> None:
     """Weights, and moments if the optimizer had made a step, into this process's parts."""
-    moments = _empty_moments(session) if step else {}
+    moments = empty_moments(session.model, session.optimizer) if step else {}
     read_parts(folder, weights_of(session.model) | moments, alone=False)
     put_moments(session.model, session.optimizer, moments, step)
-
-
-def _empty_moments(session: Session) -> dict[str, Tensor]:
-    return {
-        f"{name}.{moment}": torch.zeros_like(parameter, requires_grad=False)
-        for name, parameter in session.model.named_parameters()
-        for moment in MOMENTS
-    }
 
 
 def require_shared_folder(run: RunFolder, world: World) -> None:

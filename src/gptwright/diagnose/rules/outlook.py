@@ -7,6 +7,7 @@ import numpy as np
 
 from gptwright.arithmetic.reference import LossBand, expected_loss, floor
 from gptwright.arithmetic.trend import noise_of, slope
+from gptwright.config.ingredients import recipe_of
 from gptwright.diagnose.forecast import forecast_run, lr_fractions
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
@@ -102,8 +103,10 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
 
 
 def _recipe(reading: Reading) -> str:
-    """What a trainer's own recipe is: the fast one of the speedruns, or GPT-2's with AdamW."""
-    return "modern" if reading.log is not None and reading.log.format.name == "modded-nanogpt" else "gpt2"
+    """What the run's recipe is: the fast one of the speedruns, or GPT-2's with AdamW."""
+    if reading.log is not None and reading.log.format.name == "modded-nanogpt":
+        return "modern"
+    return recipe_of(reading.settings.ingredients(), reading.settings.word("optimizer") or "adamw")
 
 
 def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBand | None:

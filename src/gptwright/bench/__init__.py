@@ -1,0 +1,1 @@
+"""Measuring this machine, and this project beside another trainer in the same run."""

@@ -1,0 +1,106 @@
+"""Rounds of one workload, the trainers in turns, and what they say.
+
+Machines drift: a figure is the median over the rounds, and a ratio the median of the ratios within each
+round.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.bench.process import Finished
+from gptwright.bench.results import Row
+from gptwright.bench.trainers import DATASET, Trainer, place_nanogpt, trainers_for
+from gptwright.bench.workloads import Workload
+from gptwright.config.schema import TrainConfig
+from gptwright.data.dataset import open_dataset
+from gptwright.data.vocabulary import choose_vocab_size
+from gptwright.errors import RunFailedError
+
+
+def run_rounds(
+    workload: Workload,
+    *,
+    rounds: int,
+    peak_flops: float,
+    nanogpt: Path | None,
+    text: Path | None,
+    said: Callable[[str], None],
+) -> list[Row]:
+    """Does a workload `rounds` times with every trainer, in turns.
+
+    Args:
+        workload: what to do.
+        rounds: how often each.
+        peak_flops: of the device, measured in this run.
+        nanogpt: a checkout to run beside ours.
+        text: what to train on; None takes Python's standard library.
+        said: is told of every run that ended.
+
+    Raises:
+        GptwrightError: a trainer failed, or the checkout is none.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        trainers = list(trainers_for(workload, nanogpt))
+        prepare_data(folder, workload.tokenizer, text)
+        if nanogpt is not None:
+            place_nanogpt(nanogpt, folder)
+        runs: dict[str, list[Finished]] = {trainer.name: [] for trainer in trainers}
+        for number in range(rounds):
+            for index, trainer in enumerate(trainers):
+                done = trainer.run(workload, folder, f"out-{number}-{index}")
+                runs[trainer.name].append(done)
+                said(f"{trainer.name}: {done.wall_seconds:.1f} s, {1e3 * done.step_seconds:.1f} ms a step")
+        flops = flops_per_step(workload, folder)
+    return [_row(trainer, runs, workload, flops / peak_flops) for trainer in trainers]
+
+
+def prepare_data(folder: Path, tokenizer: str, text: Path | None) -> None:
+    """A dataset that both trainers read, by nanoGPT's cut.
+
+    Raises:
+        RunFailedError: it could not be prepared.
+    """
+    source = str(text.resolve()) if text else "pystdlib"
+    out = ["--split=nanogpt", "--out", str(folder / "data" / DATASET)]
+    command = [sys.executable, "-m", "gptwright", "prepare", source, f"--tokenizer={tokenizer}", *out]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailedError("the benchmark's dataset could not be prepared", why=done.stderr[-1500:].strip())
+
+
+def flops_per_step(workload: Workload, folder: Path) -> float:
+    """Model FLOPs of one optimizer step of the model that the workload's options give, `palm` convention."""
+    config = TrainConfig(**workload.options)
+    vocab_size, _, _ = choose_vocab_size(config, open_dataset(str(folder / "data" / DATASET)))
+    per_token = ModelShape.of(config, vocab_size).flops_per_token()
+    return float(per_token * config.sequences_per_step * config.block_size)
+
+
+def _row(
+    trainer: Trainer, runs: dict[str, list[Finished]], workload: Workload, seconds_at_peak: float
+) -> Row:
+    own, first = runs[trainer.name], next(iter(runs.values()))
+    step = statistics.median(run.step_seconds for run in own)
+    config = TrainConfig(**workload.options)
+    another = "preset" in trainer.options
+    return Row(
+        trainer=trainer.name,
+        runs=tuple(own),
+        tokens_per_second=config.sequences_per_step * config.block_size / step,
+        fraction_of_peak=None if another else seconds_at_peak / step,
+        wall_seconds=statistics.median(run.wall_seconds for run in own),
+        peak_bytes=statistics.median(run.peak_bytes for run in own),
+        val_loss=statistics.median(run.val_loss for run in own),
+        times_ours_wall=statistics.median(
+            b.wall_seconds / a.wall_seconds for a, b in zip(first, own, strict=True)
+        ),
+        times_ours_step=statistics.median(
+            b.step_seconds / a.step_seconds for a, b in zip(first, own, strict=True)
+        ),
+    )

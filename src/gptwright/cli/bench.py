@@ -1,0 +1,87 @@
+"""`gptwright bench`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gptwright.bench.workloads import WORKLOADS
+from gptwright.cli.options import json_option, print_json
+from gptwright.errors import ConfigError
+
+NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.items())
+
+
+@click.command(
+    help=f"""Measure this machine, and gptwright beside another trainer in the same run.
+
+    Without WORKLOAD it measures peaks and the workload that fits the device here. With --against
+    nanogpt=PATH an unchanged checkout of nanoGPT does the same work in turns, eager and compiled; the figures
+    are medians over the rounds, and ratios the medians of each round's ratio.
+
+    \b
+    Workloads:{NAMES}
+    """
+)
+@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)))
+@click.option("--against", metavar="nanogpt=PATH", help="A checkout of nanoGPT to run beside ours.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each.")
+@click.option(
+    "--text",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What to train on, such as Tiny Shakespeare. Default: Python's standard library.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
+@json_option
+def command(
+    workload: tuple[str, ...],
+    against: str | None,
+    rounds: int,
+    text: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Runs the workloads and prints a table of each."""
+    from gptwright.bench.machine import measure_peaks
+    from gptwright.bench.results import bench_document
+    from gptwright.bench.rounds import run_rounds
+    from gptwright.files import replace_text
+    from gptwright.hardware.detect import find_device
+    from gptwright.report.bench import show_peaks, show_rows
+    from gptwright.report.terminal import console_for
+
+    checkout = _checkout(against)
+    device = find_device("auto")
+    peaks = measure_peaks(device)
+    if not as_json:
+        show_peaks(console_for(), peaks)
+    results: dict[str, Any] = {}
+    default = ("gpt2-cuda",) if device.type == "cuda" else ("laptop",)
+    for name in workload or default:
+        results[name] = run_rounds(
+            WORKLOADS[name],
+            rounds=rounds,
+            peak_flops=peaks.matmul_flops,
+            nanogpt=checkout,
+            text=text,
+            said=lambda line: click.echo(line, err=True),
+        )
+        if not as_json:
+            show_rows(console_for(), name, WORKLOADS[name].about, results[name])
+    document = bench_document(peaks, results, rounds=rounds)
+    if out is not None:
+        replace_text(out, json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print_json(document)
+
+
+def _checkout(against: str | None) -> Path | None:
+    if against is None:
+        return None
+    name, _, path = against.partition("=")
+    if name != "nanogpt" or not path:
+        raise ConfigError(
+            f"--against={against} is not known", why="it takes nanogpt=PATH", fix="--against nanogpt=nanoGPT"
+        )
+    return Path(path)

@@ -1,0 +1,73 @@
+"""The parts that `arch = "modern"` has and GPT-2 does not: RMS norm, rotary positions, the smear.
+
+None of them holds a matrix; together they are six passes over the residual stream a block. What each is worth
+is in docs/lab-notes.md.
+
+Shapes: B batch, T tokens, C n_embd, H heads, D = C / H.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """Scales the last dimension to a mean square of 1; no weights."""
+    return F.rms_norm(x, (x.shape[-1],))
+
+
+class RMSNorm(nn.Module):
+    """`rms_norm` in the place of a layer norm."""
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Normalizes `[B, T, C]` over C."""
+        return rms_norm(x_BTC)
+
+
+class Rotary(nn.Module):
+    """Turns each pair of a head's channels by an angle that grows with the token's position.
+
+    The product of a turned query and a turned key then depends on how far apart they are alone
+    (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are channel i and i + D/2.
+
+    Args:
+        head_size: D, even.
+        block_size: positions to be ready for.
+        base: of the wavelengths; the paper's 10,000 leaves most channels without a turn in a short context.
+    """
+
+    def __init__(self, head_size: int, block_size: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        wavelengths = base ** (torch.arange(0, head_size, 2) / head_size)
+        angles_TD = torch.outer(torch.arange(block_size).float(), 1.0 / wavelengths)
+        self.register_buffer("cosine_TD", angles_TD.cos(), persistent=False)
+        self.register_buffer("sine_TD", angles_TD.sin(), persistent=False)
+        self.cosine_TD: Tensor
+        self.sine_TD: Tensor
+
+    def forward(self, x_BTHD: Tensor, start: int) -> Tensor:
+        """Turns `[B, T, H, D]`, whose first token stands at position `start`."""
+        seen = slice(start, start + x_BTHD.shape[1])
+        cosine_T1D = self.cosine_TD[seen, None].to(x_BTHD.dtype)
+        sine_T1D = self.sine_TD[seen, None].to(x_BTHD.dtype)
+        a, b = x_BTHD.chunk(2, dim=-1)
+        return torch.cat((a * cosine_T1D + b * sine_T1D, b * cosine_T1D - a * sine_T1D), dim=-1)
+
+
+class Smear(nn.Module):
+    """Adds to each token's embedding that of the one before it, weighted a channel, from zero."""
+
+    def __init__(self, n_embd: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n_embd))
+
+    def forward(self, x_BTC: Tensor, before_B1C: Tensor | None) -> Tensor:
+        """`[B, T, C]` to `[B, T, C]`.
+
+        Args:
+            x_BTC: embeddings.
+            before_B1C: that of the token before the first one; None at the beginning of a text.
+        """
+        if before_B1C is None:
+            before_B1C = torch.zeros_like(x_BTC[:, :1])
+        return x_BTC + self.weight * torch.cat((before_B1C, x_BTC[:, :-1]), dim=1)

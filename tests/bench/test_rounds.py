@@ -1,0 +1,75 @@
+"""Rounds of a small workload: ours beside a checkout, with their ratios and the fraction of the peak."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gptwright.bench.rounds import run_rounds
+from gptwright.bench.workloads import CHARACTERS, ONE, WORKLOADS, Workload, steps
+from gptwright.config.load import load_config
+from gptwright.errors import ConfigError
+
+TINY = {"block_size": 32, "batch_size": 4, "n_layer": 1, "n_head": 2, "n_embd": 32, "dropout": 0.0}
+WORKLOAD = Workload(
+    about="a model of next to nothing",
+    tokenizer="char",
+    options=CHARACTERS | TINY | ONE | steps(30),
+    warm_up=5,
+    compiles=False,
+)
+# Trains nothing, but takes options, sleeps and prints as nanoGPT does.
+STAND_IN = """
+import sys, time
+options = dict(argument[2:].split("=", 1) for argument in sys.argv[1:])
+assert options["compile"] == "False" and options["n_embd"] == "32" and options["device"] == "cpu"
+open(f"data/{options['dataset']}/train.bin", "rb").close()
+print("step 0: train loss 4.00, val loss 4.00")
+for step in range(int(options["max_iters"])):
+    time.sleep(0.02)
+    print(f"iter {step}: loss 3.0, time 20.00ms, mfu 1.00%")
+print("step 30: train loss 3.00, val loss 3.10")
+"""
+
+
+def checkout(folder: Path) -> Path:
+    for name in ("model.py", "configurator.py"):
+        (folder / name).write_text("")
+    (folder / "train.py").write_text(STAND_IN)
+    return folder
+
+
+@pytest.mark.slow
+def test_both_do_the_same_work_in_turns(tmp_path: Path) -> None:
+    given = os.environ.get("NANOGPT")
+    place = Path(given) if given else checkout(tmp_path)
+    said: list[str] = []
+    text = tmp_path / "text.txt"
+    text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
+    rows = run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, nanogpt=place, text=text, said=said.append)
+    assert [row.trainer for row in rows] == ["gptwright", "nanoGPT eager"]
+    assert len(said) == 2
+    ours, theirs = rows
+    assert (ours.times_ours_wall, ours.times_ours_step) == (1.0, 1.0)
+    assert theirs.times_ours_wall == pytest.approx(theirs.runs[0].wall_seconds / ours.runs[0].wall_seconds)
+    assert ours.tokens_per_second == pytest.approx(4 * 32 / ours.runs[0].step_seconds)
+    # 6·N + 12·L·C·T a token, 128 tokens a step; the text has 22 characters
+    vocabulary = len(set(text.read_text()))
+    flops = 128 * (6 * (12 * 32**2 + 3 * 32 + vocabulary * 32) + 12 * 32 * 32)
+    assert ours.fraction_of_peak == pytest.approx(flops / 1e11 / ours.runs[0].step_seconds)
+    assert 1.0 < ours.val_loss < 3.5
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"it has no train\.py, model\.py, configurator\.py"):
+        run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, nanogpt=tmp_path, text=None, said=print)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workloads_options_are_settings(name: str) -> None:
+    work = WORKLOADS[name]
+    options = {key: str(value) for key, value in work.options.items()} | {"device": work.device}
+    config = load_config([], options).config
+    assert work.warm_up < config.max_iters
+    if "preset" in work.ours:
+        load_config([str(work.ours["preset"])], {})
