@@ -81,7 +81,9 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
     if parallel == "none":
         return Replica(forward)
     devices = [device.torch_device] if device.type == "cuda" else None
-    averaging = DistributedDataParallel(cast("nn.Module", forward), device_ids=devices)
+    averaging = DistributedDataParallel(
+        cast("nn.Module", forward), device_ids=devices, broadcast_buffers=False
+    )
     return Replica(averaging, averaging=averaging)
 
 
