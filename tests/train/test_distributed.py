@@ -290,12 +290,20 @@ def test_a_bug_keeps_its_traceback_and_a_silent_error_its_silence(register: Regi
     assert register.told_once(silent) is silent
 
 
-def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Register) -> None:
-    broken = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer\nmore")
-    told = register.told_once(broken)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[gloo/transport/tcp/pair.cc:553] Connection closed by peer",
+        "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 20000ms for recv operation to complete",
+        "Application timeout caused pair closure",
+    ],
+)
+def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Register, text: str) -> None:
+    """Each is what gloo said when a process was killed or a cable was out."""
+    told = register.told_once(RuntimeError(f"{text}\nmore"))
     assert isinstance(told, PeerLostError)
     assert "cannot reach the other processes" in told.problem
-    assert told.why == "[gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    assert told.why == text
     assert "--max-restarts" in str(told.fix)
 
 
