@@ -50,7 +50,10 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
         "lr_decay_iters": str(STEPS), "eval_interval": "25",
     }  # fmt: skip
     dropping = options | {"dropout": "0.2", "parallel": "ddp"}
-    uneven = options | {"batch_size": "1", "gradient_accumulation_steps": "8", "eval_iters": "8"}
+    # Three processes gather sharded weights for nine passes a step, which is slow: ten steps.
+    uneven = options | {
+        "batch_size": "1", "gradient_accumulation_steps": "8", "eval_iters": "8", "max_iters": "10",
+    }  # fmt: skip
     return [
         {"size": 1, "runs": [new("one", options), new("one-dropping", dropping)]},
         {
@@ -121,15 +124,15 @@ def worlds(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Worlds:
 def test_several_processes_have_the_losses_of_one(worlds: Worlds, name: str) -> None:
     """Three processes share eight sequences unevenly: 2, 3 and 3, one of them with a pass for company."""
     one, several = worlds.losses("one"), worlds.losses(name)
-    assert len(several) == STEPS
+    assert len(several) == (10 if name.endswith("3") else STEPS)
     assert one[-1] < one[0] - 0.4
-    np.testing.assert_allclose(several, one, rtol=1e-6, atol=0)
+    np.testing.assert_allclose(several, one[: len(several)], rtol=1e-6, atol=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp-2", "fsdp-2", "ddp-4", "fsdp-4", "ddp-3", "fsdp-3"])
 def test_evaluations_are_split_and_every_window_keeps_its_loss(worlds: Worlds, name: str) -> None:
-    for step in (0, 25, 50):
+    for step in (0,) if name.endswith("3") else (0, 25, 50):
         one, several = worlds.windows("one", step), worlds.windows(name, step)
         assert len(one) == 8
         np.testing.assert_allclose(several, one, rtol=2e-6, atol=0)
@@ -287,12 +290,20 @@ def test_a_bug_keeps_its_traceback_and_a_silent_error_its_silence(register: Regi
     assert register.told_once(silent) is silent
 
 
-def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Register) -> None:
-    broken = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer\nmore")
-    told = register.told_once(broken)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[gloo/transport/tcp/pair.cc:553] Connection closed by peer",
+        "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 20000ms for recv operation to complete",
+        "Application timeout caused pair closure",
+    ],
+)
+def test_a_broken_connection_becomes_a_message_with_what_to_do(register: Register, text: str) -> None:
+    """Each is what gloo said when a process was killed or a cable was out."""
+    told = register.told_once(RuntimeError(f"{text}\nmore"))
     assert isinstance(told, PeerLostError)
     assert "cannot reach the other processes" in told.problem
-    assert told.why == "[gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    assert told.why == text
     assert "--max-restarts" in str(told.fix)
 
 

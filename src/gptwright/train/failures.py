@@ -30,8 +30,8 @@ POLL_SECONDS = 0.05
 # The store is on this machine or one hop away; where it cannot be reached, each process speaks for itself.
 STORE_SECONDS = 10.0
 
-# gloo and NCCL raise RuntimeError with their own names in the text.
-TRANSPORTS = ("gloo", "nccl")
+# gloo and NCCL raise RuntimeError with their own names in the text, or with one of gloo's sentences.
+SIGNS = ("gloo", "nccl", "caused pair closure", "connection closed by peer", "connection reset by peer")
 
 
 class Register:
@@ -137,7 +137,7 @@ def _is_broken_connection(error: Exception) -> bool:
     if isinstance(error, dist.DistError):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(name in text for name in TRANSPORTS)
+    return isinstance(error, RuntimeError) and any(sign in text for sign in SIGNS)
 
 
 def _is_alive(pid: int) -> bool:
