@@ -15,6 +15,7 @@ import pytest
 from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostError
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
+from gptwright.train import failures
 from gptwright.train.distributed import (
     StopVote,
     World,
@@ -32,19 +33,21 @@ from tests.conftest import TINY, Answer, as_arguments
 from tests.train.conftest import assert_same_weights, story
 
 STEPS = 50
+# What happens to a run; see the driver.
+Fate = dict[str, Any]
 DRIVER = Path(__file__).with_name("ranks_driver.py")
 
 
-def new(name: str, options: dict[str, str], stop_at: int | None = None, **more: str) -> dict[str, Any]:
-    return {"out": name, "options": options | more, "stop_at": stop_at}
+def new(name: str, options: dict[str, str], fate: Fate | None = None, **more: str) -> dict[str, Any]:
+    return {"out": name, "options": options | more} | (fate or {})
 
 
-def on(name: str, stop_at: int | None = None, **overrides: str) -> dict[str, Any]:
-    return {"out": name, "overrides": overrides, "stop_at": stop_at}
+def on(name: str, fate: Fate | None = None, **overrides: str) -> dict[str, Any]:
+    return {"out": name, "overrides": overrides} | (fate or {})
 
 
 def plan(dataset: Path) -> list[dict[str, Any]]:
-    """All runs of this module, in six worlds, so that six groups of processes do."""
+    """All runs of this module, in eight worlds, so that eight groups of processes do."""
     options = TINY | {
         "dataset": str(dataset), "learning_rate": "1e-3", "min_lr": "1e-4", "max_iters": str(STEPS),
         "lr_decay_iters": str(STEPS), "eval_interval": "25",
@@ -54,20 +57,34 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
     uneven = options | {
         "batch_size": "1", "gradient_accumulation_steps": "8", "eval_iters": "8", "max_iters": "10",
     }  # fmt: skip
+    # A loss that is none at step 3 is skipped, and the next one, at 7, is too much.
+    troubled = options | {
+        "max_iters": "12", "eval_interval": "6", "checkpoint_interval": "2", "skip_budget": "1",
+    }  # fmt: skip
+    trouble = {"nan_at": [3, 7], "hook": "true"}
     return [
-        {"size": 1, "runs": [new("one", options), new("one-dropping", dropping)]},
+        {
+            "size": 1,
+            "runs": [
+                new("one", options),
+                new("one-dropping", dropping),
+                new("one-troubled", troubled, trouble),
+            ],
+        },
         {
             "size": 2,
             "runs": [
                 new("ddp-2", options, parallel="ddp"),
                 new("fsdp-2", options, parallel="fsdp"),
-                new("ddp-chain", options, 19, parallel="ddp"),
-                new("fsdp-chain", options, 19, parallel="fsdp"),
+                new("ddp-chain", options, {"stop_at": 19}, parallel="ddp"),
+                new("fsdp-chain", options, {"stop_at": 19}, parallel="fsdp"),
                 new("dropping", dropping),
-                new("dropping-stopped", dropping, 30),
+                new("dropping-stopped", dropping, {"stop_at": 30}),
+                new("ddp-troubled", troubled, trouble, parallel="ddp"),
+                new("fsdp-troubled", troubled, trouble, parallel="fsdp"),
             ],
         },
-        {"size": 1, "runs": [on("ddp-chain", 35), on("fsdp-chain", 35)]},
+        {"size": 1, "runs": [on(f"{name}-chain", {"stop_at": 35}) for name in ("ddp", "fsdp")]},
         {
             "size": 4,
             "runs": [
@@ -78,16 +95,32 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
             ],
         },
         {"size": 3, "runs": [new(f"{name}-3", uneven, parallel=name) for name in ("ddp", "fsdp")]},
-        {"size": 2, "runs": [on("dropping-stopped")]},
+        {
+            "size": 2,
+            "runs": [
+                on("dropping-stopped"),
+                on("ddp-troubled", {"damaged": True}, max_iters="14"),
+                on("fsdp-troubled", {"damaged": True}, max_iters="14"),
+            ],
+        },
+        {"size": 2, "runs": [on("one", max_iters="60")], "locked": "one"},
+        {"size": 2, "runs": [new("no-memory", options, {"no_memory_at": 1})]},
     ]
+
+
+def guard_lines(run: Path) -> list[dict[str, Any]]:
+    """What guards did, without when."""
+    records = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "guard"]
+    return [{key: value for key, value in record.items() if key != "time"} for record in records]
 
 
 class Worlds:
     """What the driver left: the folder of the runs, and how every rank of every world ended."""
 
-    def __init__(self, folder: Path, worlds: list[dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, worlds: list[dict[str, Any]], said: str) -> None:
         self.folder = folder
         self.worlds = worlds
+        self.said = said
 
     def losses(self, name: str) -> np.ndarray:
         records = read_metrics(self.folder / name / "metrics.jsonl")
@@ -115,8 +148,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Worlds:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout)
-    assert all(status == 0 for world in result for status in world["statuses"]), done.stderr[-3000:]
-    return Worlds(folder, result)
+    assert all(status == 0 for world in result[:-2] for status in world["statuses"]), done.stderr[-3000:]
+    return Worlds(folder, result, done.stderr)
 
 
 @pytest.mark.slow
@@ -154,7 +187,47 @@ def test_a_run_goes_on_with_two_one_and_four_processes_and_another_division(
 def test_all_stop_at_the_same_step_though_one_was_asked(worlds: Worlds) -> None:
     """Rank 1 alone got the signal, after step 18; the vote is counted a step later."""
     ends = worlds.worlds[1]["ends"]
-    assert ends[0] == ends[1] == [STEPS, STEPS, 20, 20, STEPS, 31]
+    assert ends[0] == ends[1] == [STEPS, STEPS, 20, 20, STEPS, 31, 12, 12]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp-troubled", "fsdp-troubled"])
+def test_what_is_wrong_in_one_process_is_skipped_and_rolled_back_in_all(worlds: Worlds, name: str) -> None:
+    """As one process does it, with its losses; the guard's deeds and the hook's calls come from one."""
+    one = guard_lines(worlds.folder / "one-troubled")
+    assert [line["what"] for line in one] == ["rollback"]
+    assert (one[0]["from_step"], one[0]["step"], one[0]["batches_passed_over"]) == (7, 2, 6)
+    several = guard_lines(worlds.folder / name)
+    assert several[0] == one[0]
+    alone = worlds.losses("one-troubled")[:10]
+    np.testing.assert_allclose(worlds.losses(name)[:10], alone, rtol=1e-6, atol=0)
+    calls = [line.split()[2] for line in (worlds.folder / name / "hook.log").read_text().splitlines()]
+    assert sorted(calls) == ["finished:", "non-finite:", "non-finite:"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp-troubled", "fsdp-troubled"])
+def test_a_damaged_checkpoint_is_passed_over_by_all(worlds: Worlds, name: str) -> None:
+    assert worlds.worlds[5]["ends"] == [[STEPS, 14, 14]] * 2
+    records = read_metrics(worlds.folder / name / "metrics.jsonl")
+    assert [r["step"] for r in records if r["kind"] == "resume"] == [10]
+    assert [line["what"] for line in guard_lines(worlds.folder / name)] == ["rollback", "fallback"]
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_writes_is_refused_once(worlds: Worlds) -> None:
+    assert worlds.worlds[6]["statuses"] == [1, 1]
+    assert worlds.said.count("gptwright.errors.RunError: ") == 1
+    assert "one is being written by process" in worlds.said
+
+
+@pytest.mark.slow
+def test_several_processes_shrink_no_micro_batch_and_say_why(worlds: Worlds) -> None:
+    assert worlds.worlds[7]["statuses"] == [1, 1]
+    assert "out of memory with a micro-batch of 4" in worlds.said
+    assert "several processes would have to shrink it at the same step" in worlds.said
+    facts = {f["name"]: f for f in RunFolder(worlds.folder / "no-memory").read_facts()["facts"]}
+    assert facts["out of memory"]["value"] == "stop"
 
 
 @pytest.mark.slow
@@ -269,7 +342,7 @@ def test_an_echo_of_ctrl_c_is_no_second_wish(monkeypatch: pytest.MonkeyPatch) ->
 def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
     """Of a process that nobody can hear, started by hand and not by torchrun."""
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
-    monkeypatch.setattr("gptwright.train.failures.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(failures, "PATIENCE_SECONDS", 0.1)
     before = signal.getsignal(signal.SIGTERM)
     yield Register(World(rank=1, size=2, local_rank=1, local_size=2))
     signal.signal(signal.SIGTERM, before)

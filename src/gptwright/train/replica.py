@@ -15,6 +15,7 @@ Sources: Li et al. 2020 (DDP, arXiv 2006.15704); Rajbhandari et al. 2020 (ZeRO, 
 torch.distributed.fsdp.fully_shard.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -31,6 +32,13 @@ from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
 from gptwright.plan.plan import Plan
 from gptwright.train.distributed import World
+
+# Buffers are constants here, the same in every copy. torch 2.13 gave the setting another name.
+BUFFERS_SETTING = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in inspect.signature(DistributedDataParallel).parameters
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
         return Replica(forward, compiled=compiled)
     devices = [device.torch_device] if device.type == "cuda" else None
     averaging = DistributedDataParallel(
-        cast("nn.Module", forward), device_ids=devices, broadcast_buffers=False
+        cast("nn.Module", forward), device_ids=devices, **{BUFFERS_SETTING: False}
     )
     return Replica(averaging, averaging=averaging, compiled=compiled)
 
