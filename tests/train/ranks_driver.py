@@ -6,9 +6,9 @@ torch is imported once and computes nothing before a fork. PLAN is a list of wor
 […]}`; a run has `out` and either `options` (a new run) or `overrides` (it goes on), and what happens to it.
 To rank 1 (the only one, where there is one): `stop_at` sends it SIGTERM after so many steps, `nan_at` makes
 its loss no number at these steps, `no_memory_at` fails an allocation at this one. `damaged` flips a bit of
-the newest checkpoint before; a world's `locked` is a run folder that another process writes meanwhile. Each world
-is one process group, joined as `torchrun` would have it joined. Prints one JSON line: for each world its
-ranks' exit statuses, and for each rank the step at which each run ended.
+the newest checkpoint before; a world's `locked` is a run folder that another process writes meanwhile. Each
+world is one process group, joined as `torchrun` would have it joined. Prints one JSON line: for each world
+its ranks' exit statuses, and for each rank the step at which each run ended.
 """
 
 import json

@@ -12,6 +12,8 @@ answered before the seconds that takes.
 import json
 import os
 import socket
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +24,14 @@ from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostEr
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed import Store
 
 # How long a process waits for the others to appear: NCCL's own default. Hosts of a cluster start minutes
 # apart, and importing torch from a cold network disk takes a minute.
 JOIN_SECONDS = 600.0
+
+# Between two looks into the store; thousands of processes would still ask it rarely.
+MEET_SECONDS = 0.02
 
 # What torchrun sets, and what whoever starts processes otherwise must set too.
 NEEDED = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -246,8 +252,7 @@ def joined_world() -> Iterator[World]:
 
     register = Register(world)
     try:
-        _join(world)
-        register.enter()
+        register.enter(_join(world))
         yield world
         _leave()
     except Exception as error:
@@ -257,16 +262,25 @@ def joined_world() -> Iterator[World]:
         raise told from None
 
 
-def _join(world: World) -> None:
+def _join(world: World) -> str:
+    """Connects the processes; returns the name of this start."""
     import torch
     import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
 
     gpus = torch.cuda.is_available() and dist.is_nccl_available()
     if torch.cuda.is_available() and world.local_rank < torch.cuda.device_count():
         torch.cuda.set_device(world.local_rank)
     try:
+        timeout = timedelta(seconds=JOIN_SECONDS)
+        store, _, _ = next(rendezvous("env://", timeout=timeout))
+        name = meet(store, world)
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=timedelta(seconds=JOIN_SECONDS)
+            "cpu:gloo,cuda:nccl" if gpus else "gloo",
+            store=dist.PrefixStore(name, store),
+            rank=world.rank,
+            world_size=world.size,
+            timeout=timeout,
         )
     except (dist.DistError, RuntimeError) as error:
         raise PeerLostError(
@@ -276,6 +290,47 @@ def _join(world: World) -> None:
             fix="see that every machine reaches that address; with several network cards, name the one to"
             " use in GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME)",
         ) from None
+    return name
+
+
+def meet(store: "Store", world: World) -> str:
+    """A name for this start of the processes, the same in all of them and used by no start before.
+
+    torchrun keeps one store over its restarts (torch 2.13), where the addresses of processes that are gone
+    still lie: whoever is early takes a dead one's for its successor's, and is refused or waits for ever.
+    Counting restarts does not help, as each host counts its own. So nobody believes what it finds: each
+    process says something new, and the first one's answer must repeat it.
+
+    Raises:
+        DistStoreError: some did not appear.
+    """
+    own, deadline = uuid.uuid4().hex, time.monotonic() + JOIN_SECONDS
+    missing = set(range(1, world.size)) if world.is_first else {0}
+    if not world.is_first:
+        store.set(f"hello/{world.rank}", own)
+    while missing:
+        if world.is_first:
+            _answer(store, own, missing)
+        elif store.check([f"answer/{world.rank}"]):
+            repeated, name = store.get(f"answer/{world.rank}").decode().split()
+            if repeated == own:
+                store.set(f"heard/{name}/{world.rank}", "")
+                return str(name)
+        if time.monotonic() > deadline:
+            from torch.distributed import DistStoreError
+
+            raise DistStoreError(f"nothing was heard of rank {min(missing)} for {JOIN_SECONDS:g} s")
+        time.sleep(MEET_SECONDS)
+    return own
+
+
+def _answer(store: "Store", name: str, missing: set[int]) -> None:
+    """Tells whoever says hello the name, and takes those who have heard it off the list."""
+    for rank in sorted(missing):
+        if store.check([f"heard/{name}/{rank}"]):
+            missing.remove(rank)
+        elif store.check([f"hello/{rank}"]):
+            store.set(f"answer/{rank}", f"{store.get(f'hello/{rank}').decode()} {name}")
 
 
 def _leave() -> None:

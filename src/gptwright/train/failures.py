@@ -48,8 +48,13 @@ class Register:
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._prefix = f"gptwright/{restart}/"
 
-    def enter(self) -> None:
-        """Learns where every process is, once they are connected."""
+    def enter(self, name: str) -> None:
+        """Learns where every process is, once they are connected.
+
+        Args:
+            name: of this start, which no start before had.
+        """
+        self._prefix = f"gptwright/{name}/"
         places = self._world.gathered([os.getpid(), socket.gethostname()])
         self._places = [(pid, host) for pid, host in places]
 

@@ -18,7 +18,7 @@ torch.distributed.fsdp.fully_shard.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -104,9 +104,8 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
     if parallel == "none":
         return Replica(forward, compiled=compiled)
     devices = [device.torch_device] if device.type == "cuda" else None
-    averaging = DistributedDataParallel(
-        cast("nn.Module", forward), device_ids=devices, **{BUFFERS_SETTING: False}
-    )
+    settings: dict[str, Any] = {"device_ids": devices, BUFFERS_SETTING: False}
+    averaging = DistributedDataParallel(cast("nn.Module", forward), **settings)
     return Replica(averaging, averaging=averaging, compiled=compiled)
 
 
