@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch.distributed import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostError
 from gptwright.record.metrics import read_metrics

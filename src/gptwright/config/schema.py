@@ -145,7 +145,9 @@ class TrainConfig:
         600.0, "a step that takes longer is reported with all stacks; 0: no watchdog", least=0.0
     )
     out_of_memory: Literal["shrink", "stop"] = setting(
-        "shrink", "shrink: halve the micro-batch and double the accumulation until a step fits; or stop"
+        "shrink",
+        "shrink: halve the micro-batch and double the accumulation until a step fits; or stop, as several"
+        " processes always do",
     )
 
     # machine

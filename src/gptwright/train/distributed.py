@@ -24,7 +24,7 @@ from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostEr
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import Store
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 # How long a process waits for the others to appear: NCCL's own default. Hosts of a cluster start minutes
 # apart, and importing torch from a cold network disk takes a minute.
@@ -277,7 +277,7 @@ def _join(world: World) -> str:
         name = meet(store, world)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if gpus else "gloo",
-            store=dist.PrefixStore(name, store),
+            store=dist.PrefixStore(name, store),  # type: ignore[attr-defined]
             rank=world.rank,
             world_size=world.size,
             timeout=timeout,
