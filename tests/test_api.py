@@ -10,6 +10,7 @@ import pytest
 
 import gptwright
 from gptwright import api
+from gptwright.errors import ConfigError
 from gptwright.plan.plan import Plan, make_plan
 
 LIGHT = """
@@ -55,8 +56,14 @@ def test_the_example_of_the_package_works(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "out-mine" / "checkpoints" / "step-00000004").is_dir()
 
     records: list[str] = []
+    longer = {"max_iters": 6, "lr_decay_iters": 6}
+    with pytest.raises(ConfigError, match="would jump"):
+        gptwright.train(resume="out-mine", **longer)
     more = gptwright.train(
-        resume="out-mine", max_iters=6, lr_decay_iters=6, listen=lambda record: records.append(record["kind"])
+        resume="out-mine",
+        allow_lr_jump=True,
+        listen=lambda record: records.append(record["kind"]),
+        **longer,
     )
     assert (more.ending, more.step) == ("finished", 6)
     assert records[0] == "resume"

@@ -116,6 +116,7 @@ def prepare(
 def train(
     *config: PathLike,
     resume: PathLike | None = None,
+    allow_lr_jump: bool = False,
     listen: "Callable[[Record], None] | None" = None,
     **settings: Any,
 ) -> Trained:
@@ -124,6 +125,7 @@ def train(
     Args:
         config: presets' names, TOML files and nanoGPT-style Python files; later ones win.
         resume: a run folder to go on with; `config` must then be empty.
+        allow_lr_jump: whether a resumed run may go on at a higher learning rate than it had.
         listen: called with every record of metrics as it is written.
         settings: fields of the schema.
 
@@ -143,7 +145,8 @@ def train(
         if config:
             raise ConfigError("a resumed run has its own config", fix="give changed settings by name")
         run = RunFolder.existing(Path(resume))
-        prepared = prepare_resume(run, _loaded([run.config_path], settings | {"out_dir": os.fspath(resume)}))
+        loaded = _loaded([run.config_path], settings | {"out_dir": os.fspath(resume)})
+        prepared = prepare_resume(run, loaded, allow_lr_jump=allow_lr_jump)
         require_unfinished(prepared)
     outcome = train_prepared(prepared, _Listener(listen))
     return Trained(

@@ -67,7 +67,7 @@ def test_help_of_train_lists_every_setting_with_its_default() -> None:
     text = without_torch("train", "--help").stdout
     assert "--n_layer VALUE" in text
     assert "number of blocks  [default: 12]" in text
-    assert f"Presets: {', '.join(preset_names())}." in text
+    assert f"Presets: {', '.join(preset_names())}." in " ".join(text.split())
 
 
 def test_preparing_characters_needs_no_torch(tmp_path: Path) -> None:

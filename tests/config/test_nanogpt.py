@@ -53,7 +53,8 @@ def test_imports_and_what_has_no_effect_are_passed_over_and_said(tmp_path: Path)
     path = written(tmp_path, "import time, os.path\nwandb_run_name = 'ft-' + str(time.time())\nn_layer = 4\n")
     loaded = load_config([str(path)])
     assert loaded.config.n_layer == 4
-    assert set(loaded.without_effect) == {"import time", "import os.path", "wandb_run_name"}
+    assert loaded.config.wandb_run_name is None
+    assert set(loaded.without_effect) == {"import time", "import os.path"}
     assert loaded.without_effect["import time"].endswith("nothing in them is executed")
 
 

@@ -10,7 +10,7 @@ from gptwright.config.ingredients import GPT2, MODERN, Ingredients
 from gptwright.config.load import load_config
 from gptwright.errors import ConfigError
 from gptwright.model.gpt import GPT
-from gptwright.model.modern import Rotary, Smear, rms_norm
+from gptwright.model.modern import EPSILON, Rotary, Smear, relu2, rms_norm
 from tests.model.models import random_ids, shape_of, vivid_model
 
 
@@ -41,6 +41,19 @@ def test_a_turned_product_depends_on_the_distance_alone() -> None:
 def test_rms_norm_has_a_mean_square_of_one() -> None:
     x = 7.0 * torch.randn(3, 5, 64) + 2.0
     torch.testing.assert_close(rms_norm(x).square().mean(dim=-1), torch.ones(3, 5), atol=1e-4, rtol=0)
+
+
+def test_norm_and_square_have_torchs_values_and_gradients() -> None:
+    x, g = torch.randn(2, 3, 5, 32, generator=torch.Generator().manual_seed(2)).double()
+    for own, theirs in (
+        (rms_norm, lambda x: F.rms_norm(x, (32,), eps=EPSILON)),
+        (relu2, lambda x: F.relu(x) ** 2),
+    ):
+        one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        torch.testing.assert_close(own(one), theirs(other))
+        own(one).backward(g)
+        theirs(other).backward(g)
+        torch.testing.assert_close(one.grad, other.grad)
 
 
 def test_the_smear_adds_the_token_before() -> None:

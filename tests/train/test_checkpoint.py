@@ -58,7 +58,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
     assert story(out) == story(tmp_path / "whole")
     warned = [r for r in read_metrics(out / "metrics.jsonl") if r["kind"] == "guard"]
     assert [(r["what"], r["step"]) for r in warned] == [("fallback", 16)]
-    assert f"checkpoint step-00000024 cannot be gone on from: {file}" in warned[0]["text"]
+    assert f"checkpoint step-00000024 cannot be used: {file}" in warned[0]["text"]
 
 
 def test_the_offered_checkpoint_goes_on_to_the_same_end(

@@ -132,10 +132,12 @@ def block_bytes(step: Step) -> int:
 
     In copies of B·T·C: two residual streams in float32; in the matmul dtype one output of each layer norm,
     three of query, key and value, one of attention, four before and four after GELU. Each layer norm keeps
-    a mean and a reciprocal deviation a token.
+    a mean and a reciprocal deviation a token. Our RMS norm keeps its output, which in float32 is what the next
+    product keeps anyway, and not the stream that it was given.
     """
     low = step.matmul_bytes
-    copies = 2 * FLOAT + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low) + _turned_bytes(step)
+    streams = 0 if step.shape.ingredients.rms_norm and not step.autocast else 2 * FLOAT
+    copies = streams + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low) + _turned_bytes(step)
     statistics = 2 * 2 * FLOAT * step.tokens
     return copies * step.channels + statistics + _attention_bytes(step)
 
@@ -143,12 +145,13 @@ def block_bytes(step: Step) -> int:
 def _turned_bytes(step: Step) -> int:
     """What normalized or turned queries and keys are, beside the matrix product that still holds the values.
 
-    Under autocast a norm's result is float32, and attention takes a 16-bit copy.
+    Under autocast a norm's result is float32, and attention takes a 16-bit copy of what it is given.
     """
     made_of = step.shape.ingredients
-    if not (made_of.rope or made_of.qk_norm):
-        return 0
-    return 2 * step.matmul_bytes + (2 * FLOAT if made_of.qk_norm and step.autocast else 0)
+    if step.autocast:
+        given = 2 * step.matmul_bytes if made_of.rope or made_of.qk_norm else 0
+        return given + (2 * FLOAT if made_of.qk_norm else 0)
+    return 2 * FLOAT * (made_of.rope + made_of.qk_norm)
 
 
 def _attention_bytes(step: Step) -> int:
@@ -185,12 +188,11 @@ def mlp_backward_bytes(step: Step) -> int:
 
     The gradient of GELU's output, four copies of B·T·C wide, while everything that was kept is still there
     but the mask of the last dropout. The incoming gradient is the residual stream's own, unless autocast
-    or dropout makes another of it. The square's derivative is made in two more tensors of that size.
+    or dropout makes another of it.
     """
     low = step.matmul_bytes
     incoming = low if step.autocast or step.shape.dropout else 0
-    squaring = 8 * low if step.shape.ingredients.relu2 else 0
-    return (4 * low + incoming + squaring - step.mask_bytes(low)) * step.channels
+    return (4 * low + incoming - step.mask_bytes(low)) * step.channels
 
 
 def attention_backward_bytes(step: Step) -> int:

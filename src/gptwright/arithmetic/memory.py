@@ -31,8 +31,8 @@ CUDA_OVERHEAD = 768 * MIB
 
 # A CPU's whole process is measured, so Python, torch and its threads count: resident after a training of next
 # to nothing with torch 2.13, and with torch.compile.
-PROCESS = 333 * MIB
-COMPILER = 96 * MIB
+PROCESS = 278 * MIB
+COMPILER = 151 * MIB
 
 # glibc's malloc gives tensors of 32 MiB and more a mapping of their own, and returns it; smaller ones share a
 # heap, in which freed gaps stay (aligned allocations obstruct their merging: glibc bug 30723). By

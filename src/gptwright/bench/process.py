@@ -4,20 +4,50 @@ Both trainers print nanoGPT's line shapes, so one parser reads both. Times are t
 which includes start-up, compilation and evaluation.
 """
 
+import contextlib
 import os
 import re
 import statistics
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from gptwright.errors import RunFailedError
 
 STEP = re.compile(r"^iter (\d+): loss ([\d.]+), time ([\d.]+)ms")
 EVALUATION = re.compile(r"^step (\d+): train loss ([\d.]+), val loss ([\d.]+)")
-KILOBYTE = 1024
+# Between two looks at a process's memory: a hundredth of the shortest workload.
+LOOK_SECONDS = 0.05
+
+
+class PeakOf:
+    """Watches the resident memory of a process in a thread.
+
+    What the system itself says of an ended child is not used: it counts the parent at the moment of the fork.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._largest = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        with contextlib.suppress(psutil.Error):
+            while not self._ended.wait(LOOK_SECONDS):
+                self._largest = max(self._largest, self._process.memory_info().rss)
+
+    def stop(self) -> int:
+        """The most that was seen, in bytes."""
+        self._ended.set()
+        self._thread.join()
+        return self._largest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +91,9 @@ def run_trainer(
         text=True,
     ) as process:
         assert process.stdout is not None
+        peak = PeakOf(process.pid)
         lines = list(process.stdout)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        peak_bytes = peak.stop()
     wall_seconds = time.perf_counter() - begin
     text = "".join(lines)
     times = step_times(lines, warm_up)
@@ -79,7 +109,7 @@ def run_trainer(
         wall_seconds=wall_seconds,
         step_seconds=statistics.median(times),
         val_loss=losses[-1],
-        peak_bytes=used.ru_maxrss * KILOBYTE,
+        peak_bytes=peak_bytes,
     )
 
 

@@ -4,8 +4,8 @@ nanoGPT runs its config files with `exec`. Here the file is parsed, and only ass
 names are taken: numbers, strings, booleans, None, arithmetic on numbers such as `5 * 8`, strings joined with
 `+` or in an f-string, `str(…)` of a value, and settings from above by their names. `import` of a module of
 Python's own is passed over and said to have no effect, and so is whatever is assigned to a setting that has
-none here (nanoGPT names its wandb runs by `time.time()`). Anything else is refused with its line, and nothing
-is ever executed.
+none here. A W&B run's name that is made by code (nanoGPT takes `time.time()`) is left to its default.
+Anything else is refused with its line, and nothing is ever executed.
 """
 
 import ast
@@ -27,6 +27,8 @@ LARGEST_NUMBER = 1e30
 LARGEST_EXPONENT = 100
 # Names used again and again could double a text with every line; no path is longer.
 LONGEST_TEXT = 4096
+# Names that decide nothing, so that a default serves as well.
+LEFT_TO_DEFAULT = frozenset({"wandb_run_name"})
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = MappingProxyType(
     {
@@ -151,7 +153,7 @@ def _assignment(statement: ast.stmt, known: Mapping[str, Literal]) -> Assignment
     try:
         return Assignment(name, _evaluated(value, known), statement.lineno)
     except _Refused:
-        if name not in WITHOUT_EFFECT:
+        if name not in WITHOUT_EFFECT and name not in LEFT_TO_DEFAULT:
             raise
     return Assignment(name, None, statement.lineno)
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.attention import CausalSelfAttention, KeyValueCache
 from gptwright.model.linear import Linear
-from gptwright.model.modern import RMSNorm, Rotary, Smear, rms_norm
+from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
 
 INITIAL_STD = 0.02
 
@@ -59,7 +59,7 @@ class MLP(nn.Module):
     def forward(self, x_BTC: Tensor) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`."""
         h_BTF = self.c_fc(x_BTC)
-        h_BTF = F.relu(h_BTF).square() if self.relu2 else F.gelu(h_BTF)
+        h_BTF = relu2(h_BTF) if self.relu2 else F.gelu(h_BTF)
         y_BTC: Tensor = self.dropout(self.c_proj(h_BTF))
         return y_BTC
 

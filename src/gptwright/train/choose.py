@@ -69,7 +69,7 @@ def _newest_whole(run: RunFolder, names: list[str]) -> Chosen:
             if payload["metrics_bytes"] <= length:
                 return Chosen(name, payload, tuple(warnings))
             damage = f"metrics.jsonl has {length} of the {payload['metrics_bytes']} bytes that it had then"
-        warnings.append(f"checkpoint {name} cannot be gone on from: {damage}; the one before is taken")
+        warnings.append(f"checkpoint {name} cannot be used: {damage}; the one before is taken")
     newest = verified_payload(run, names[-1])
     require_length(run.metrics_path, newest["metrics_bytes"])
     raise AssertionError("one of the two was what kept the newest checkpoint from being chosen")

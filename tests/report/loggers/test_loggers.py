@@ -103,7 +103,7 @@ def test_tensorboard_and_wandb_hold_what_the_record_says(
 def test_a_resumed_run_has_every_step_once(tmp_path: Path, tiny: dict[str, str], gptwright: Command) -> None:
     run = tmp_path / "run"
     assert gptwright("train", *as_arguments(tiny | {"out_dir": str(run)}), "--tensorboard=True").status == 0
-    answer = gptwright("resume", str(run), "--max_iters=32", "--lr_decay_iters=32")
+    answer = gptwright("resume", str(run), "--max_iters=32", "--lr_decay_iters=32", "--allow-lr-jump")
     assert answer.status == 0, answer.err
     wanted = expected(run)
     assert wanted["lr"][-1][0] == 31

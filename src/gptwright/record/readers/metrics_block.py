@@ -40,6 +40,9 @@ def train_rows(text: str) -> Floats | None:
         lines = _DECODER.decode_lines(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+    # The decoder takes two records that a crash has glued into one line for two lines.
+    if len(lines) != text.count("\n"):
+        return None
     # numpy makes NaN of None.
     values = np.array(list(chain.from_iterable(map(_values, lines))), dtype=np.float64)
     rows: Floats = values.reshape(-1, len(TrainLine.__struct_fields__))
