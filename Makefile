@@ -2,6 +2,7 @@
 #   make demo    install what training needs and run the demo
 #   make test    install the rest and run the whole test suite
 #   make check   format, lint, types, import floors
+#   make torture-ranks  twenty killed ranks under torchrun; as root, two hosts with a cut cable
 #   make format  rewrite the code as `make check` wants it
 #   make torture 300 kills and everything else that can happen to a run (some minutes)
 #   make pictures  train the demo thrice and take the pictures of README and docs
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test check format setup chromium pictures torture
+.PHONY: demo test check format setup chromium pictures torture torture-ranks
 
 demo: $(VENV)/.train
 	$(BIN)/gptwright demo
@@ -49,6 +50,11 @@ setup: $(VENV)/.dev
 
 torture: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.torture
+
+torture-ranks: $(VENV)/.dev
+	$(BIN)/python benchmarks/ranks.py kills
+	$(BIN)/python benchmarks/ranks.py kills --parallel fsdp
+	test "$$(id -u)" -ne 0 || $(BIN)/python benchmarks/ranks.py network
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

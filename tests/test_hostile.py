@@ -215,7 +215,7 @@ def test_tokenizers_of_absurd_sizes_are_refused(tmp_path: Path, make: Callable[[
 @pytest.mark.parametrize("facts", ["[]", "{", "[" * 99_999])
 def test_facts_of_a_run_that_are_none_are_refused(tmp_path: Path, tiny: dict[str, str], facts: str) -> None:
     out = tmp_path / "run"
-    prepare_new(load_config([], tiny | {"out_dir": str(out)})).lock.release()
+    prepare_new(load_config([], tiny | {"out_dir": str(out)})).let_go()
     run = RunFolder(out)
     run.run_json_path.write_text(facts)
     with pytest.raises(RunError, match=r"run\.json is damaged"):

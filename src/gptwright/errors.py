@@ -83,3 +83,11 @@ class RunFailedError(GptwrightError):
     """The input was good and the run went wrong: the answer is bad, not the question."""
 
     exit_status = 1
+
+
+class PeerLostError(RunFailedError):
+    """Another process of the run is gone, or cannot be reached any more."""
+
+
+class PeerFailedError(RunFailedError):
+    """Another process of the run failed and says why; this one ends without a word."""

@@ -128,7 +128,10 @@ def test_run_folder_that_is_taken(refused: Callable[..., str], tmp_path: Path) -
 
 def test_several_processes(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "torchrun started 2 processes, and gptwright trains in one" in refused()
+    monkeypatch.delenv("RANK", raising=False)
+    text = refused()
+    assert "WORLD_SIZE is 2, without RANK" in text
+    assert "start them with torchrun, or unset WORLD_SIZE" in text
 
 
 def test_compilation_without_a_compiler(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,19 @@ def test_a_batch_is_a_pure_function_of_seed_and_step(mode: SamplingMode) -> None
     assert forwards != [sampler(split, mode, seed=2).batch(step)[0].tolist() for step in range(200)]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_shares_of_a_batch_are_the_batch(mode: SamplingMode) -> None:
+    """What several processes read, each its rows, is what one reads."""
+    split = split_of(500, 300)
+    whole = sampler(split, mode, n=7).batch(5)
+    shares = [
+        WindowSampler(split, block_size=4, sequences_per_step=7, seed=1, mode=mode, rows=rows).batch(5)
+        for rows in (slice(0, 3), slice(3, 5), slice(5, 7))
+    ]
+    for number in (0, 1):
+        assert np.array_equal(np.concatenate([share[number] for share in shares]), whole[number])
+
+
 def test_the_stream_is_frozen() -> None:
     # If these change, runs no longer resume and results no longer repeat across versions.
     split = split_of(1000)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import ConfigError
 from gptwright.facts import Fact, stated
 from gptwright.plan.batch import divisors, fit, same_step
 from gptwright.plan.plan import Plan, make_plan
@@ -55,6 +56,29 @@ def test_fit_keeps_the_tokens_of_a_step_exactly() -> None:
     assert config.sequences_per_step == plan.config.sequences_per_step
     assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest or 0))
     assert make_plan(config, {"device": stated("device", "RTX 4070")}, sources={}).fits is True
+
+
+def test_the_plan_cuts_a_step_over_devices_as_training_does() -> None:
+    """Forty micro-batches over three devices: a third of the sequences each, and none left out."""
+    alone = planned(**GPT2, batch_size=12, gradient_accumulation_steps=40)
+    three = planned(count=3, **GPT2, batch_size=12, gradient_accumulation_steps=40)
+    assert three.tokens_per_step == alone.tokens_per_step
+    assert alone.speed is not None
+    assert three.speed is not None
+    assert 2.0 < three.speed.likely / alone.speed.likely < 3.0
+    with pytest.raises(ConfigError, match="9 processes cannot share a step of 8 sequences"):
+        planned(count=9, **GPT2, batch_size=4, gradient_accumulation_steps=2)
+
+
+def test_a_divided_model_fits_where_a_copy_does_not() -> None:
+    large = {"n_layer": 48, "n_head": 25, "n_embd": 1600, "block_size": 1024, "batch_size": 1}
+    copies = planned("RTX 4090", 4, **large, parallel="ddp")
+    parts = planned("RTX 4090", 4, **large, parallel="fsdp")
+    assert (copies.largest, copies.fits) == (0, False)
+    assert parts.fits is True
+    # Four parts of the state: a quarter, with what is whole at a time beside it.
+    assert parts.memory.optimizer * 4 == pytest.approx(copies.memory.optimizer, rel=0.01)
+    assert parts.memory.weights > copies.memory.weights / 4
 
 
 def test_each_of_several_devices_takes_whole_micro_batches() -> None:

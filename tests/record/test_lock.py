@@ -71,7 +71,7 @@ def test_a_run_under_way_is_neither_resumed_nor_begun_again(tmp_path: Path, tiny
     with pytest.raises(RunError, match="already holds a run"):
         prepare_new(loaded)
     assert train_prepared(prepared, Watcher()).ending == "finished"
-    prepare_resume(run, run.load_config()).lock.release()
+    prepare_resume(run, run.load_config()).let_go()
 
 
 def test_two_that_begin_at_the_same_moment_do_not_both_get_the_folder(

@@ -16,6 +16,9 @@ from gptwright.record.metrics import Record, read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.loop import Outcome
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
+from tests.train.worlds import worlds
+
+__all__ = ["worlds"]
 
 # What two runs that made the same steps may differ in.
 CLOCK_FIELDS = {"time", "seconds", "tokens_per_second", "mfu", "peak_flops"}

@@ -73,7 +73,7 @@ def planted(
         prepared = prepare_resume(run, run.load_config())
     else:
         prepared = prepare_new(load_config([], options | {"out_dir": str(out)}))
-    object.__setattr__(prepared.session, "forward", Planted(prepared.session, faults))
+    object.__setattr__(prepared.session.replica, "forward", Planted(prepared.session, faults))
     return train_prepared(prepared, Watcher(stop_at))
 
 
@@ -215,7 +215,7 @@ def test_a_float16_overflow_is_the_scalers_business_and_its_collapse_is_not(
     prepared = prepare_new(load_config([], run_options | {"out_dir": str(out)}))
     session = prepared.session
     object.__setattr__(session, "scaler", torch.amp.GradScaler("cpu", init_scale=8.0))
-    object.__setattr__(session, "forward", Planted(session, dict.fromkeys(range(5, 24), overflowing)))
+    object.__setattr__(session.replica, "forward", Planted(session, dict.fromkeys(range(5, 24), overflowing)))
     with pytest.raises(RunFailedError, match=r"the float16 scale is 0.5 at step 8"):
         train_prepared(prepared, Watcher())
     assert [(g["what"], g["step"]) for g in guards(out)] == [("scaler-collapse", 8)]
@@ -310,4 +310,4 @@ def test_no_update_makes_the_host_wait_for_the_device(
             bool(torch.ones(()) > 0)
     assert trainer.guard.settle() == []
     metrics.close()
-    prepared.lock.release()
+    prepared.let_go()

@@ -39,7 +39,7 @@ def out(tmp_path: Path, trained: Path) -> Path:
 def resume_from(out: Path, checkpoint: str) -> None:
     """Loads a checkpoint as `resume` does."""
     run = RunFolder(out)
-    prepare_resume(run, run.load_config(), checkpoint=checkpoint).lock.release()
+    prepare_resume(run, run.load_config(), checkpoint=checkpoint).let_go()
 
 
 def resealed(run: RunFolder, name: str, **changes: Any) -> None:

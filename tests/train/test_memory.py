@@ -57,7 +57,7 @@ class SmallCard:
 
 def on_a_small_card(out: Path, options: dict[str, str], **card: int) -> None:
     prepared = prepare_new(load_config([], options | {"out_dir": str(out)}))
-    object.__setattr__(prepared.session, "forward", SmallCard(prepared.session, **card))
+    object.__setattr__(prepared.session.replica, "forward", SmallCard(prepared.session, **card))
     train_prepared(prepared, Watcher())
 
 

@@ -96,7 +96,7 @@ def test_the_startup_table_has_every_setting_and_derived_value_with_its_origin(t
     assert (facts["n_layer"].value, facts["n_layer"].reason) == (2, "option")
     assert facts["beta2"].reason == "preset shakespeare-char-cpu"
     assert facts["bias"].reason == "default"
-    assert (facts["backend"].text, facts["backend"].reason[:12]) == ("no effect", "one process ")
+    assert (facts["backend"].text, facts["backend"].reason[:12]) == ("no effect", "chosen by th")
     assert facts["tokens per step"].value == 4 * 2 * 16
     assert facts["planned tokens"].value == 24 * 4 * 2 * 16
     assert facts["peak"].origin == Origin.MEASURED

@@ -91,6 +91,7 @@ def training_memory(
     fused_optimizer: bool = True,
     checkpointing: bool = False,
     data_parallel: bool = False,
+    divided_over: int = 1,
     flash: bool = True,
     keeps_logits: bool = False,
     optimizer: str = "adamw",
@@ -107,6 +108,7 @@ def training_memory(
         fused_optimizer: AdamW in one kernel.
         checkpointing: whether each block's activations are dropped and computed again.
         data_parallel: whether `DistributedDataParallel` runs it.
+        divided_over: processes that weights, gradients and moments are divided over, as FSDP does.
         flash: False for attention written out, as nanoGPT's before torch 2.
         keeps_logits: the training loop holds the logits during backward, as nanoGPT's does; ours does not.
         optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
@@ -128,10 +130,11 @@ def training_memory(
     )
     peak = max(moments(step), key=lambda moment: moment.total + _overhead(step, moment))
     weights = FLOAT * step.counted.total
+    whole = _whole_for_now(step) if divided_over > 1 else 0
     return TrainingMemory(
-        weights=weights,
-        gradients=peak.gradients,
-        optimizer=2 * weights - FLOAT * step.muon_parameters + peak.update,
+        weights=weights // divided_over + whole,
+        gradients=peak.gradients // divided_over + whole,
+        optimizer=(2 * weights - FLOAT * step.muon_parameters + peak.update) // divided_over,
         weight_copies=peak.weight_copies,
         activations=peak.activations,
         logits=peak.logits,
@@ -151,6 +154,7 @@ def largest_micro_batch(
     fused_optimizer: bool = True,
     checkpointing: bool = False,
     data_parallel: bool = False,
+    divided_over: int = 1,
     flash: bool = True,
     keeps_logits: bool = False,
     optimizer: str = "adamw",
@@ -171,6 +175,7 @@ def largest_micro_batch(
             fused_optimizer=fused_optimizer,
             checkpointing=checkpointing,
             data_parallel=data_parallel,
+            divided_over=divided_over,
             flash=flash,
             keeps_logits=keeps_logits,
             optimizer=optimizer,
@@ -197,6 +202,17 @@ def usable_bytes(device_bytes: int) -> int:
     using them were 0.1 to 1.2 % in the same messages.
     """
     return max(0, device_bytes - max(device_bytes // 20, 600 * MIB))
+
+
+def _whole_for_now(step: Step) -> int:
+    """Bytes of a divided model that are whole at one time, of weights as of gradients.
+
+    The tables and the last norm, which belong to no block, from the forward pass to the end of the backward
+    one, and two blocks: the one in use and the next, which is fetched meanwhile. Read off how `fully_shard`
+    works (torch 2.13), not measured.
+    """
+    outside = step.counted.total - step.counted.blocks
+    return FLOAT * (outside + 2 * step.counted.blocks // step.shape.n_layer)
 
 
 def _overhead(step: Step, moment: Moment) -> int:

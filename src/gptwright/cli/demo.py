@@ -39,8 +39,10 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
     from gptwright.report.material import gather
     from gptwright.report.page import write_report
     from gptwright.report.terminal import console_for
+    from gptwright.train.distributed import require_one_process
     from gptwright.train.speak import Speaker
 
+    require_one_process("demo")
     console = console_for(stderr=as_json)
     dataset = _dataset(out, from_file, console)
     folder = next(path for number in itertools.count(1) if not (path := out / f"run-{number}").exists())

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from gptwright import __version__
-from gptwright.errors import GptwrightError
+from gptwright.errors import GptwrightError, PeerFailedError
 
 VERBS = {
     "demo": "the whole story in a few minutes: data, plan, training, a sample, diagnosis, report",
@@ -87,9 +87,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # What a verb returns is None; click returns the status of an `Exit`.
         return gptwright.main(args=arguments, prog_name="gptwright", standalone_mode=False) or 0
     except GptwrightError as error:
-        from gptwright.report.terminal import show_error
+        if not isinstance(error, PeerFailedError):
+            from gptwright.report.terminal import show_error
 
-        show_error(error)
+            show_error(error)
         return error.exit_status
     except click.ClickException as error:
         error.show()

@@ -44,21 +44,29 @@ def command(
     **fields: Any,
 ) -> None:
     """Resumes a run."""
-    from gptwright.cli.training import resume_and_show
-    from gptwright.report.terminal import console_for
+    from gptwright.train.distributed import joined_world
 
     positional, options = split_arguments(unknown)
     if positional:
         raise click.UsageError(f"resume takes one run folder; also given: {' '.join(positional)}")
-    given = overrides(fields, options) | {"out_dir": str(run)}
-    loaded = RunFolder.existing(run).load_config(given)
-    document = resume_and_show(
-        loaded,
-        console_for(stderr=as_json),
-        checkpoint=checkpoint,
-        plain=plain,
-        hook=hook,
-        allow_lr_jump=allow_lr_jump,
-    )
-    if as_json:
-        print_json(document)
+    with joined_world() as world:
+        if world.is_first:
+            # Answered before torch is imported.
+            RunFolder.existing(run)
+
+        from gptwright.cli.training import resume_and_show
+        from gptwright.report.terminal import console_for
+        from gptwright.train.settle import run_settings
+
+        given = overrides(fields, options) | {"out_dir": str(run)}
+        document = resume_and_show(
+            run_settings(RunFolder(run), given, world=world),
+            console_for(stderr=as_json, quiet=not world.is_first),
+            checkpoint=checkpoint,
+            plain=plain,
+            hook=hook,
+            allow_lr_jump=allow_lr_jump,
+            world=world,
+        )
+        if as_json and world.is_first:
+            print_json(document)

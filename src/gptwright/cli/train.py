@@ -23,6 +23,7 @@ from gptwright.config.load import load_config, preset_names
 
     CONFIG is a preset's name, a TOML file, or a nanoGPT-style Python file (read as data, never executed);
     later ones win, and --field=value wins over all. Ctrl-C finishes the step, saves, and says how to go on.
+    Several devices: torchrun --nproc_per_node=N -m gptwright train CONFIG.
     """,
 )
 @click.argument("config", nargs=-1, type=click.UNPROCESSED)
@@ -32,15 +33,16 @@ from gptwright.config.load import load_config, preset_names
 @schema_options
 def command(config: tuple[str, ...], plain: bool, hook: str | None, as_json: bool, **fields: Any) -> None:
     """Trains a new run, or goes on with `init_from=resume` as nanoGPT does."""
-    from gptwright.cli.training import resume_and_show, train_and_show
-    from gptwright.report.terminal import console_for
+    from gptwright.train.distributed import joined_world
 
     sources, unknown = split_arguments(config)
-    loaded = load_config(sources, overrides(fields, unknown))
-    console = console_for(stderr=as_json)
-    if loaded.config.init_from == "resume":
-        document = resume_and_show(loaded, console, checkpoint=None, plain=plain, hook=hook)
-    else:
-        document = train_and_show(loaded, console, plain=plain, hook=hook)
-    if as_json:
-        print_json(document)
+    with joined_world() as world:
+        loaded = load_config(sources, overrides(fields, unknown))
+
+        from gptwright.cli.training import train_and_show
+        from gptwright.report.terminal import console_for
+
+        console = console_for(stderr=as_json, quiet=not world.is_first)
+        document = train_and_show(loaded, console, plain=plain, hook=hook, world=world)
+        if as_json and world.is_first:
+            print_json(document)

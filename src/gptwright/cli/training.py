@@ -15,15 +15,31 @@ from gptwright.report.loggers.views import Views
 from gptwright.report.promise import show_outcome, show_promise
 from gptwright.report.terminal import show_startup, show_summary
 from gptwright.report.training_screen import training_screen
+from gptwright.train.distributed import World
 from gptwright.train.listeners import Listeners
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
+from gptwright.train.settle import goes_on
 
 
 def train_and_show(
-    loaded: LoadedConfig, console: Console, *, plain: bool, hook: str | None = None
+    loaded: LoadedConfig,
+    console: Console,
+    *,
+    plain: bool,
+    hook: str | None = None,
+    world: World | None = None,
 ) -> dict[str, Any]:
-    """Trains a new run; returns what `--json` prints."""
-    prepared = prepare_new(loaded, say=lambda sentence: console.print(escape(sentence), soft_wrap=True))
+    """Trains a new run, or goes on with the one in `out_dir`; returns what `--json` prints."""
+    world = world or World()
+    if not goes_on(loaded, world=world):
+        prepared = prepare_new(
+            loaded, say=lambda sentence: console.print(escape(sentence), soft_wrap=True), world=world
+        )
+        return _show(prepared, console, plain=plain, hook=hook)
+    if loaded.config.init_from == "resume":
+        return resume_and_show(loaded, console, checkpoint=None, plain=plain, hook=hook, world=world)
+    # After the last step there is nothing left to do, and that is no mistake of the command.
+    prepared = prepare_resume(RunFolder(Path(loaded.config.out_dir)), loaded, world=world)
     return _show(prepared, console, plain=plain, hook=hook)
 
 
@@ -35,10 +51,13 @@ def resume_and_show(
     plain: bool,
     hook: str | None = None,
     allow_lr_jump: bool = False,
+    world: World | None = None,
 ) -> dict[str, Any]:
     """Goes on with the run in `out_dir`; returns what `--json` prints."""
-    run = RunFolder.existing(Path(loaded.config.out_dir))
-    prepared = prepare_resume(run, loaded, checkpoint=checkpoint, allow_lr_jump=allow_lr_jump)
+    world = world or World()
+    run = RunFolder(Path(loaded.config.out_dir))
+    world.from_first(lambda: str(RunFolder.existing(run.path).path))
+    prepared = prepare_resume(run, loaded, checkpoint=checkpoint, allow_lr_jump=allow_lr_jump, world=world)
     require_unfinished(prepared)
     return _show(prepared, console, plain=plain, hook=hook)
 
@@ -51,6 +70,9 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
         console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     if prepared.discarded:
         console.print(f"removing later checkpoints: {', '.join(prepared.discarded)}")
+    if not session.world.is_first:
+        train_prepared(prepared, Listeners())
+        return {}
     progress = RunProgress(
         max_iters=session.config.max_iters,
         eval_interval=session.config.eval_interval,

@@ -47,7 +47,7 @@ OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = Ma
 WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
     {
         "always_save_checkpoint": "the newest and the best checkpoint are both kept, whatever it says",
-        "backend": "one process trains, so nothing is communicated",
+        "backend": "chosen by the device: NCCL between CUDA devices, else gloo",
     }
 )
 

@@ -34,8 +34,9 @@ class TrainConfig:
     )
     init_from: str = setting(
         "scratch",
-        "scratch; resume: go on from out_dir's last checkpoint; gpt2, gpt2-medium, gpt2-large, gpt2-xl, a"
-        " folder of Hugging Face's, a nanoGPT or llm.c checkpoint, a run: start from its weights",
+        "scratch; resume: go on from out_dir's last checkpoint; auto: resume if out_dir holds a run; gpt2,"
+        " gpt2-medium, gpt2-large, gpt2-xl, a folder of Hugging Face's, a nanoGPT or llm.c checkpoint, a run:"
+        " start from its weights",
     )
 
     # data
@@ -144,7 +145,9 @@ class TrainConfig:
         600.0, "a step that takes longer is reported with all stacks; 0: no watchdog", least=0.0
     )
     out_of_memory: Literal["shrink", "stop"] = setting(
-        "shrink", "shrink: halve the micro-batch and double the accumulation until a step fits; or stop"
+        "shrink",
+        "shrink: halve the micro-batch and double the accumulation until a step fits; or stop, as several"
+        " processes always do",
     )
 
     # machine
@@ -153,6 +156,14 @@ class TrainConfig:
         "auto", "dtype of matrix multiplications; weights stay float32"
     )
     compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
+    parallel: Literal["auto", "ddp", "fsdp"] = setting(
+        "auto",
+        "under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments divided"
+        " among them; auto: ddp where a copy fits",
+    )
+    rank_timeout: float = setting(
+        600.0, "seconds that a process waits for the others before it takes them for lost", above=0.0
+    )
 
     # loggers, beside the record in metrics.jsonl; they need the extra `log`
     tensorboard: bool = setting(False, "write TensorBoard event files into out_dir/tensorboard")

@@ -39,6 +39,7 @@ class WindowSampler:
         seed: selects the sequence of batches.
         mode: `random` or `epoch`.
         vocab_limit: every id must be below it; the split's own vocabulary if None.
+        rows: which windows of each batch are read; a process of several reads its share alone.
 
     Raises:
         DataError: not one window fits.
@@ -53,8 +54,10 @@ class WindowSampler:
         seed: int,
         mode: SamplingMode,
         vocab_limit: int | None = None,
+        rows: slice = slice(None),
     ) -> None:
         require_windows(split, block_size)
+        self._rows = rows
         self.windows_per_epoch = window_count(split, block_size)
         self._mode = mode
         self._seed = seed
@@ -67,12 +70,12 @@ class WindowSampler:
         self._order = lru_cache(maxsize=2)(self._shuffled)
 
     def batch(self, step: int) -> tuple[Int64Array, Int64Array]:
-        """The inputs and targets of a step: x_NT and y_NT, each [sequences_per_step, block_size].
+        """The inputs and targets of a step: x_NT and y_NT, each [rows, block_size].
 
         Raises:
             DataError: an id is outside the vocabulary.
         """
-        return self._reader.read(self.starts(step))
+        return self._reader.read(self.starts(step)[self._rows])
 
     def starts(self, step: int) -> Int64Array:
         """Where the windows of a step start, as positions over all shards."""

@@ -86,7 +86,7 @@ class Reading:
     @property
     def starts_from_scratch(self) -> bool:
         """Whether nothing says that the weights came from elsewhere."""
-        return (self.settings.word("init_from") or "scratch") == "scratch"
+        return (self.settings.word("init_from") or "scratch") in ("scratch", "auto")
 
 
 def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> Reading:

@@ -136,6 +136,6 @@ def _imported(run: TrainedRun) -> list[str]:
     imported = run.facts.get("imported")
     if imported:
         return [f"It began as an import: {imported.get('origin')}, at step {imported.get('step')}."]
-    if run.config.init_from not in ("scratch", "resume"):
+    if run.config.init_from not in ("scratch", "resume", "auto"):
         return [f"It was fine-tuned from {run.config.init_from}."]
     return []

@@ -9,6 +9,7 @@ and None where nothing is known, with what is missing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gptwright.arithmetic.cut import cut_step
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
@@ -113,6 +114,7 @@ def make_plan(
         speed: a measured speed, in place of the model's.
 
     Raises:
+        ConfigError: there are more devices than sequences in a step.
         DeviceError: the dtype is one that the device only emulates.
     """
     facts = {**known_facts(str(facts["dataset"].value) if "dataset" in facts else config.dataset), **facts}
@@ -168,8 +170,14 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
 
 
 def _per_device(config: TrainConfig, device: PlanDevice) -> int:
-    """Accumulation steps on one device: nanoGPT's setting is over all of them."""
-    return max(1, config.gradient_accumulation_steps // device.count)
+    """Accumulation steps on one device, as training cuts the step: nanoGPT's setting is over all of them."""
+    sequences, size = config.sequences_per_step, device.count
+    return len(cut_step(sequences, batch_size=config.batch_size, size=size).micro_batches)
+
+
+def _is_divided(config: TrainConfig, device: PlanDevice) -> bool:
+    """Whether each device holds a part of the model; `auto` plans for whole copies, and says if none fits."""
+    return config.parallel == "fsdp" and device.count > 1
 
 
 def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> TrainingMemory:
@@ -180,7 +188,8 @@ def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Train
         compiled=device.compiled,
         accumulation=_per_device(config, device),
         device_kind=device.kind,
-        data_parallel=device.count > 1,
+        data_parallel=device.count > 1 and not _is_divided(config, device),
+        divided_over=device.count if _is_divided(config, device) else 1,
         optimizer=config.optimizer,
     )
 
@@ -198,7 +207,8 @@ def _fitting(
         compiled=device.compiled,
         accumulation=_per_device(config, device),
         device_kind=device.kind,
-        data_parallel=device.count > 1,
+        data_parallel=device.count > 1 and not _is_divided(config, device),
+        divided_over=device.count if _is_divided(config, device) else 1,
         optimizer=config.optimizer,
     )
     return memory.total <= budget, largest

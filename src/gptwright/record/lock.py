@@ -20,6 +20,8 @@ from pathlib import Path
 from gptwright.errors import RunError
 
 LOCK_NAME = "run.lock"
+# Where a lock is waited for: short beside the start of a process that needs it.
+POLL_SECONDS = 0.1
 # Windows locks bytes for reading too, so the locked one lies behind whatever the file says.
 _LOCKED_BYTE = 2**20
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOSYS), errno.EINVAL)
@@ -31,6 +33,7 @@ class RunLock:
 
     Args:
         folder: the run folder; it must exist.
+        patience: seconds to wait for a holder that may be about to end.
 
     Attributes:
         warning: why there is no protection, where the file system has no locks.
@@ -39,12 +42,12 @@ class RunLock:
         RunError: another process writes this run.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, patience: float = 0.0) -> None:
         self.path = folder / LOCK_NAME
         self.warning: str | None = None
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _lock(descriptor)
+            _lock_within(descriptor, patience)
         except OSError as error:
             if error.errno in _HELD:
                 holder = _holder(descriptor)
@@ -67,6 +70,18 @@ class RunLock:
     def release(self) -> None:
         """Lets another process have the run; the file stays, as removing it would free a lock being taken."""
         self._let_go()
+
+
+def _lock_within(descriptor: int, patience: float) -> None:
+    """Takes the lock as soon as its holder lets go, or raises OSError when the time is over."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return _lock(descriptor)
+        except OSError as error:
+            if error.errno not in _HELD or time.monotonic() >= deadline:
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def _lock(descriptor: int) -> None:

@@ -20,16 +20,18 @@ from gptwright.record.metrics import Record
 PIPE_WIDTH = 120
 
 
-def console_for(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal; in a pipe, wide enough for the tables.
+def console_for(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """A console as wide as the terminal; in a pipe, wide enough for the tables; a quiet one shows nothing.
 
     A character that the terminal's encoding does not have becomes a question mark there, and no traceback.
     """
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPE_WIDTH)
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, quiet=quiet)
+    if console.is_terminal:
+        return console
+    return Console(stderr=stderr, highlight=False, width=PIPE_WIDTH, quiet=quiet)
 
 
 def show_error(error: GptwrightError) -> None:

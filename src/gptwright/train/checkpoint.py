@@ -6,7 +6,8 @@
       state.json             step, data position, best loss, scaler, fingerprints, the files' sha256
 
 Data order, dropout and learning rate are pure functions of (seed, step), so the step is all of the random
-state and of the schedule. A checkpoint is written beside, flushed and renamed; older ones are removed only
+state and of the schedule. A sharded model's tensors lie in one file a process instead
+(`gptwright.train.parts`). A checkpoint is written beside, flushed and renamed; older ones are removed only
 after that, so a crash at any moment leaves a whole one. Reading verifies every byte and never unpickles.
 """
 
@@ -29,6 +30,7 @@ from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file
 from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
+from gptwright.train.parts import read_whole
 from gptwright.train.seal import SCHEMA, TENSOR_FILES, file_identity, sealed, state_of, verified_payload
 from gptwright.train.state import TrainState
 
@@ -65,6 +67,11 @@ class LoadedCheckpoint:
     state: TrainState
     metrics_bytes: int
 
+    @classmethod
+    def of(cls, name: str, payload: Mapping[str, Any]) -> "LoadedCheckpoint":
+        """What a verified state.json says."""
+        return cls(name=name, state=state_of(payload), metrics_bytes=payload["metrics_bytes"])
+
 
 def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
     """What must be the same on resume, the sequences of a step included."""
@@ -100,17 +107,38 @@ def take_snapshot(
         copied: False shares the memory of tensors that are in main memory already, for a snapshot that is
             written before the next step.
     """
-    weights = {name: _taken(p.detach(), copied) for name, p in model.named_parameters()}
-    moments = {
-        f"{name}.{moment}": _taken(value, copied)
-        for name, p in model.named_parameters()
-        for moment, value in optimizer.state.get(p, {}).items()
-        if moment != "step"
-    }
+    weights = {name: _taken(tensor, copied) for name, tensor in weights_of(model).items()}
+    moments = {name: _taken(tensor, copied) for name, tensor in moments_of(model, optimizer).items()}
+    payload = payload_of(
+        state,
+        optimizer=optimizer,
+        scaler=scaler,
+        fixed=fixed,
+        dataset_fingerprint=dataset_fingerprint,
+        metrics_bytes=metrics_bytes,
+        for_good=for_good,
+        planned=planned,
+    )
+    tensors = dict(zip(TENSOR_FILES, (weights, moments), strict=True))
+    return Snapshot(state=copy.deepcopy(state), tensors=tensors, payload=payload)
+
+
+def payload_of(
+    state: TrainState,
+    *,
+    optimizer: Optimizer,
+    scaler: torch.amp.GradScaler,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+    metrics_bytes: int,
+    for_good: bool,
+    planned: bool,
+) -> dict[str, Any]:
+    """What state.json holds beside the identities of the files; the arguments are `take_snapshot`'s."""
     payload = {
         "schema": SCHEMA,
         "state": asdict(state),
-        "optimizer_step": _optimizer_step(optimizer),
+        "optimizer_step": optimizer_step(optimizer),
         "scaler": scaler.state_dict(),
         "fixed": dict(fixed),
         "dataset_fingerprint": dataset_fingerprint,
@@ -118,8 +146,7 @@ def take_snapshot(
         "for_good": for_good,
         "planned": planned,
     }
-    tensors = dict(zip(TENSOR_FILES, (weights, moments), strict=True))
-    return Snapshot(state=copy.deepcopy(state), tensors=tensors, payload=copy.deepcopy(payload))
+    return copy.deepcopy(payload)
 
 
 def write_checkpoint(run: RunFolder, snapshot: Snapshot) -> str:
@@ -138,13 +165,19 @@ def write_checkpoint(run: RunFolder, snapshot: Snapshot) -> str:
                 save_file(dict(content), beside / file)
                 sync_file(beside / file)
             files = {file: file_identity(beside / file) for file in TENSOR_FILES}
-            replace_bytes(beside / "state.json", sealed({**snapshot.payload, "files": files}))
-            run.put_checkpoint(beside, name)
-            run.point("last", name)
+            publish(run, beside, {**snapshot.payload, "files": files})
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return name
+
+
+def publish(run: RunFolder, beside: Path, payload: Mapping[str, Any]) -> None:
+    """Makes a checkpoint of a folder whose tensors are written: seals it, renames it, points to it."""
+    name = checkpoint_name(payload["state"]["step"])
+    replace_bytes(beside / "state.json", sealed(payload))
+    run.put_checkpoint(beside, name)
+    run.point("last", name)
 
 
 def load_checkpoint(
@@ -174,6 +207,30 @@ def load_checkpoint(
         CheckpointError: it is damaged (the one before is offered), or config or dataset have changed.
     """
     payload = verified_payload(run, name) if payload is None else payload
+    require_fitting(run, name, payload, fixed=fixed, dataset_fingerprint=dataset_fingerprint)
+    weights, moments = saved_tensors(run.checkpoints / name)
+    _put_weights(model, weights, run.checkpoints / name)
+    if moments:
+        _require_shapes(run.checkpoints / name, moments, _moment_shapes(model, optimizer))
+    put_moments(model, optimizer, moments, payload["optimizer_step"])
+    if payload["scaler"] and scaler.is_enabled():
+        scaler.load_state_dict(payload["scaler"])
+    return LoadedCheckpoint.of(name, payload)
+
+
+def require_fitting(
+    run: RunFolder,
+    name: str,
+    payload: Mapping[str, Any],
+    *,
+    fixed: Mapping[str, Any],
+    dataset_fingerprint: str,
+) -> None:
+    """Makes sure that a checkpoint belongs to these settings and this dataset.
+
+    Raises:
+        CheckpointError: it does not.
+    """
     _require_same(name, payload["fixed"], fixed)
     # An imported checkpoint may come without a dataset; the next one is written with what it goes on with.
     if payload["dataset_fingerprint"] not in ("", dataset_fingerprint):
@@ -182,15 +239,6 @@ def load_checkpoint(
             why="the steps to come would not see the text that they would have seen",
             fix="put the dataset back as it was, or start a new run on the new one",
         )
-    folder = run.checkpoints / name
-    load_weights(model, folder)
-    moments = _tensors(folder / TENSOR_FILES[1])
-    if moments:
-        _require_shapes(folder / TENSOR_FILES[1], moments, _moments_of(model, optimizer))
-        _load_moments(model, optimizer, moments, payload["optimizer_step"])
-    if payload["scaler"] and scaler.is_enabled():
-        scaler.load_state_dict(payload["scaler"])
-    return LoadedCheckpoint(name=name, state=state_of(payload), metrics_bytes=payload["metrics_bytes"])
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:
@@ -199,23 +247,48 @@ def load_weights(model: nn.Module, folder: Path) -> None:
     Raises:
         CheckpointError: they are another model's.
     """
-    weights = _tensors(folder / TENSOR_FILES[0])
-    _require_shapes(folder / TENSOR_FILES[0], weights, dict(model.named_parameters()))
+    _put_weights(model, saved_tensors(folder, moments=False)[0], folder)
+
+
+def _put_weights(model: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    _require_shapes(folder, weights, dict(model.named_parameters()))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def saved_tensors(folder: Path, *, moments: bool = True) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights and moments of a verified checkpoint, whole, however many processes wrote it.
+
+    Args:
+        folder: the checkpoint.
+        moments: whether they are wanted; else there are none in the answer.
+
+    Raises:
+        CheckpointError: the files hold no tensors.
+    """
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        if (folder / TENSOR_FILES[0]).is_file():
+            weights: dict[str, Tensor] = load_file(folder / TENSOR_FILES[0])
+            return weights, load_file(folder / TENSOR_FILES[1]) if moments else {}
+        return _divided(read_whole(folder, lambda name: moments or not is_moment(name)))
     except (SafetensorError, ValueError, OSError, RuntimeError) as error:
         raise CheckpointError(
-            f"{path} holds no tensors: {error}",
+            f"{folder} holds no tensors: {error}",
             why="its hash is right, so it was written so",
             fix="take another checkpoint with --checkpoint=NAME",
         ) from None
-    return tensors
+
+
+def is_moment(name: str) -> bool:
+    """Whether a saved tensor is a moment, and not a weight."""
+    return name.rpartition(".")[2] in {moment for kind in MOMENTS.values() for moment in kind}
+
+
+def _divided(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights and moments apart."""
+    weights = {name: tensor for name, tensor in tensors.items() if not is_moment(name)}
+    return weights, {name: tensor for name, tensor in tensors.items() if name not in weights}
 
 
 def _require_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -264,13 +337,34 @@ def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) 
         )
 
 
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Named parameters, in the memory where they are; a tied matrix appears once."""
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The moments by parameter, in the memory where they are; none before the first step."""
+    return {
+        f"{name}.{moment}": value
+        for name, p in model.named_parameters()
+        for moment, value in optimizer.state.get(p, {}).items()
+        if moment != "step"
+    }
+
+
+def empty_moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Zeros in place of every moment, each where its parameter is and divided as it is."""
+    shapes = _moment_shapes(model, optimizer)
+    return {name: torch.zeros_like(parameter, requires_grad=False) for name, parameter in shapes.items()}
+
+
 def _taken(tensor: Tensor, copied: bool) -> Tensor:
     """A tensor in main memory; what is there already is shared unless it is to be copied."""
     here = tensor.cpu().contiguous()
     return here.clone() if copied and here.data_ptr() == tensor.data_ptr() else here
 
 
-def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+def _moment_shapes(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """What the optimizer keeps of each parameter, by the parameter's name and its own; its shape is the
     parameter's."""
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -282,12 +376,14 @@ def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     }
 
 
-def _optimizer_step(optimizer: Optimizer) -> float:
+def optimizer_step(optimizer: Optimizer) -> float:
     """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
     return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
 
 
-def _load_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
+def put_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
+    """Gives the optimizer its moments and its count of updates; none before its first update."""
+    optimizer.state.clear()
     kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
     for key, value in moments.items():
         name, _, moment = key.rpartition(".")

@@ -2,7 +2,8 @@
 
 nanoGPT draws new random batches for every evaluation, so two of its numbers differ without any training in
 between. Here the windows of a run never change, and each window's loss is kept, so that every printed loss
-has a standard error and two evaluations can be compared window by window.
+has a standard error and two evaluations can be compared window by window. Several processes deal the batches
+out among them, the same batches as one process has, and every one gets every window's loss.
 """
 
 import io
@@ -65,12 +66,18 @@ class Evaluator:
             model.train()
 
     def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
-        starts = self.starts[name]
-        losses = [
-            self._losses_of(name, starts[begin : begin + self.batch_size])
-            for begin in range(0, len(starts), self.batch_size)
-        ]
-        result: npt.NDArray[np.float32] = torch.cat(losses).cpu().numpy()
+        world, starts = self.session.world, self.starts[name]
+        begins = range(0, len(starts), self.batch_size)
+        losses_W = torch.zeros(len(starts), device=self.session.precision.device.torch_device)
+        for turn in range(0, len(begins), world.size):
+            # Sharded weights are gathered in every forward pass, so a process without a batch of its own
+            # makes the last one again.
+            number = turn + world.rank
+            begin = begins[min(number, len(begins) - 1)]
+            losses_B = self._losses_of(name, starts[begin : begin + self.batch_size])
+            if number < len(begins):
+                losses_W[begin : begin + len(losses_B)] = losses_B
+        result: npt.NDArray[np.float32] = world.sum(losses_W).cpu().numpy()
         return result
 
     def _losses_of(self, name: str, starts: npt.NDArray[np.int64]) -> Tensor:

@@ -1,8 +1,13 @@
-"""A run that fits itself into the memory there is: what `memory` knows, done while training."""
+"""A run that fits itself into the memory there is: what `memory` knows, done while training.
+
+Several processes try a step as one does, and shrink nothing: where one of them runs out of memory, the others
+wait for it inside an exchange, and cannot be told.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from gptwright.arithmetic.cut import cut_step
 from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
 from gptwright.files import replace_text
@@ -27,10 +32,12 @@ class Fitting:
 
     Attributes:
         config: the settings with the cut that is in use.
+        cut: this process's part of a step by those settings.
     """
 
     def __init__(self, session: Session, run: RunFolder, evaluator: Evaluator, reporter: Reporter) -> None:
         self.config: TrainConfig = session.config
+        self.cut = session.cut
         self._session = session
         self._run = run
         self._evaluator = evaluator
@@ -43,10 +50,12 @@ class Fitting:
             RunFailedError: none does, or the settings forbid it.
         """
         if self._session.precision.device.type == "cpu":
+            if self._session.world.size > 1:
+                return
             self._foresee(step)
             if not has_address_limit():
                 return
-        self.attempt(step, lambda: memory.try_step(self._session, self.config))
+        self.attempt(step, lambda: memory.try_step(self._session, self.config, len(self.cut.micro_batches)))
         self.evaluate(step, self._evaluator.try_batch)
 
     def attempt(self, step: int, update: Callable[[], Result]) -> Result:
@@ -68,7 +77,8 @@ class Fitting:
             try:
                 return evaluate()
             except (RuntimeError, MemoryError) as error:
-                if not memory.is_out_of_memory(error) or not self._evaluator.shrink():
+                alone = self._session.world.size == 1
+                if not memory.is_out_of_memory(error) or not alone or not self._evaluator.shrink():
                     raise
             memory.free_what_is_left(self._session)
             text = f"an evaluation did not fit; going on with {self._evaluator.batch_size} windows at a time"
@@ -89,11 +99,14 @@ class Fitting:
 
     def _shrink(self, step: int, said: str) -> None:
         memory.free_what_is_left(self._session)
-        smaller = memory.shrunk(self.config) if self.config.out_of_memory == "shrink" else None
+        several = self._session.world.size > 1
+        may = self.config.out_of_memory == "shrink" and not several
+        smaller = memory.shrunk(self.config) if may else None
         if smaller is None:
             self._reporter.record("end", {"step": step, "state": "failed", "reason": said})
-            raise memory.too_little_memory(said, self.config)
+            raise memory.too_little_memory(said, self.config, several=several)
         self.config = smaller
+        self.cut = cut_step(smaller.sequences_per_step, batch_size=smaller.batch_size)
         self._evaluator.batch_size = min(self._evaluator.batch_size, smaller.batch_size)
         replace_text(self._run.config_path, to_toml(smaller))
         tokens = smaller.sequences_per_step * smaller.block_size

@@ -1,9 +1,8 @@
 """A trained model out of a run folder: ready to generate, or as bare tensors for an export."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from safetensors.torch import load_file
+from torch import Tensor
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.data.tokenizers import Tokenizer, load_tokenizer
@@ -14,8 +13,8 @@ from gptwright.interop.trained import TrainedRun
 from gptwright.model.gpt import GPT
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import load_weights
-from gptwright.train.seal import TENSOR_FILES, verified_payload
+from gptwright.train.checkpoint import load_weights, saved_tensors
+from gptwright.train.seal import verified_payload
 
 
 def load_model(run: RunFolder, *, checkpoint: str | None, device: Device) -> tuple[GPT, Tokenizer, str]:
@@ -68,13 +67,14 @@ def open_trained(run: RunFolder, *, checkpoint: str | None) -> TrainedRun:
     payload = verified_payload(run, name)
     folder = run.checkpoints / name
     config = run.load_config().config
+    weights, moments = saved_tensors(folder, moments=config.optimizer == "adamw")
     return TrainedRun(
         path=run.path,
         checkpoint=name,
         config=config,
         shape=ModelShape.of(config, payload["fixed"]["vocab_size"]),
-        weights=load_file(folder / TENSOR_FILES[0]),
-        moments=_moments(folder, payload) if config.optimizer == "adamw" else None,
+        weights=weights,
+        moments=_moments(moments, payload),
         step=payload["state"]["step"],
         best_val_loss=payload["state"]["best_val_loss"],
         tokenizer=tokenizer_of_run(run),
@@ -107,8 +107,7 @@ def tokenizer_of_run(run: RunFolder) -> Tokenizer | None:
     return load_tokenizer(run.tokenizer_path) if run.tokenizer_path.is_file() else None
 
 
-def _moments(folder: Path, payload: Mapping[str, object]) -> Moments | None:
-    tensors = load_file(folder / TENSOR_FILES[1])
+def _moments(tensors: Mapping[str, Tensor], payload: Mapping[str, object]) -> Moments | None:
     if not tensors:
         return None
     mean, square = (

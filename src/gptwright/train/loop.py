@@ -5,6 +5,10 @@ evaluation and a checkpoint at step `max_iters`. The loss of a step is the mean 
 (nanoGPT prints the last one's). Losses stay on the device between two log lines, so that a GPU is never
 made to wait for a number that nobody reads yet. Every update is judged before it touches the weights
 (`guards`), and what is refused is dealt with where the losses are read.
+
+Several processes make the same steps, each on its share of the batch; loss, gradient norm and evaluations are
+those of all of them, in each, so that each decides the same: to skip, to go back, to stop. The first one
+writes and speaks.
 """
 
 import contextlib
@@ -17,19 +21,21 @@ import torch
 from torch import Tensor
 
 from gptwright.arithmetic.flops import mfu
-from gptwright.errors import GptwrightError, RunFailedError
+from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError
 from gptwright.hardware.probe import synchronize
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import fixed_settings, take_snapshot
+from gptwright.train.distributed import StopVote
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.fitting import Fitting
 from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
 from gptwright.train.hook import Hook
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
+from gptwright.train.replica import clip_gradients
 from gptwright.train.reporter import PATIENCE, Listener, Reporter
 from gptwright.train.retention import before_trouble, to_stay
 from gptwright.train.rollback import roll_back
@@ -37,6 +43,7 @@ from gptwright.train.session import Session
 from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
+from gptwright.train.together import save_parts
 from gptwright.train.watchdog import Watchdog
 from gptwright.train.writer import CheckpointWriter
 
@@ -58,7 +65,7 @@ class Trainer:
         session: what to train.
         run: where the record goes.
         state: where to begin.
-        metrics: the open metrics file.
+        metrics: the open metrics file; None in a process that does not write.
         listener: is told of every record and step.
         hook: is told of troubles.
     """
@@ -69,7 +76,7 @@ class Trainer:
         run: RunFolder,
         *,
         state: TrainState,
-        metrics: MetricsFile,
+        metrics: MetricsFile | None,
         listener: Listener,
         hook: Hook,
     ) -> None:
@@ -90,6 +97,7 @@ class Trainer:
             device=device.torch_device,
             state=state,
         )
+        self.vote = StopVote(session.world)
         self.stuck = StuckLoss(self.config, session.dataset.splits["train"])
         beside = self.config.async_checkpoints
         self.writer = CheckpointWriter(
@@ -97,8 +105,11 @@ class Trainer:
             newest=self.config.keep_checkpoints,
             beside=device.type != "cpu" if beside == "auto" else beside,
         )
+        # The others wait for the first one in every step, so it notices what stalls them.
         self.watchdog = Watchdog(
-            self.config.stall_seconds, stacks=run.path / "stalls.txt", stalled=self._stalled
+            self.config.stall_seconds if session.world.is_first else 0.0,
+            stacks=run.path / "stalls.txt",
+            stalled=self._stalled,
         )
         self.tokens_per_step = self.config.sequences_per_step * self.config.block_size
         self.flops_per_token = session.model.shape.flops_per_token()
@@ -130,13 +141,15 @@ class Trainer:
                     self._evaluate()
                 if self._checkpoint_due():
                     self._save()
-                if stop:
+                if self.vote(bool(stop)):
+                    self.vote.count()
                     if self.state.step != self._saved_at:
                         self._save(planned=False)
                     return self._end("stopped")
                 self._step()
             if self._settled():
                 break
+        self.vote.count()
         if self.state.last_eval_step != self.state.step:
             self._evaluate()
         self._save()
@@ -174,25 +187,21 @@ class Trainer:
 
     def _update(self, step: int) -> tuple[Tensor, Tensor]:
         """One optimizer step; returns its mean loss and gradient norm, both still on the device."""
-        config, session = self.fitting.config, self.session
+        config, session, micro_batches = self.config, self.session, self.fitting.cut.micro_batches
         if config.dropout:
-            torch.manual_seed(dropout_seed(config.seed, step))
+            torch.manual_seed(dropout_seed(config.seed, step, session.world.rank))
         tokens_NT, targets_NT = self.batches.batch(self.state.batch_number(step))
         loss = torch.zeros((), device=session.precision.device.torch_device)
-        for begin in range(0, config.sequences_per_step, config.batch_size):
-            micro = slice(begin, begin + config.batch_size)
+        for micro in micro_batches:
+            session.replica.average_next(micro is micro_batches[-1])
             with session.precision.autocast():
-                micro_loss = session.forward(tokens_NT[micro], targets_NT[micro])
-                micro_loss = micro_loss / config.gradient_accumulation_steps
+                micro_loss = session.forward(tokens_NT[micro.rows], targets_NT[micro.rows])
+                micro_loss = micro_loss / micro.divisor
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
         session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
-        parameters = list(session.model.parameters())
-        if config.grad_clip:
-            grad_norm = torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)
-        else:
-            # It is what tells a gradient that is no number.
-            grad_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        grad_norm = clip_gradients(session.model, config.grad_clip)
+        loss, grad_norm = session.world.mean(torch.stack((loss, grad_norm.to(loss.dtype)))).unbind()
         step_unless(session.optimizer, self.guard.judge(step, loss, grad_norm))
         session.scaler.update()
         session.optimizer.zero_grad(set_to_none=True)
@@ -262,8 +271,9 @@ class Trainer:
         if back is None:
             self._fail(last, reason, before)
         self.state = back.state
-        self.metrics.cut(back.loaded.metrics_bytes)
-        self.run_folder.rebuild_log()
+        if self.metrics is not None:
+            self.metrics.cut(back.loaded.metrics_bytes)
+            self.run_folder.rebuild_log()
         self._take_up_pending()
         self.guard.restore(self.state)
         self.reporter.acted(
@@ -280,6 +290,8 @@ class Trainer:
         self.writer.wait()
 
     def _fail(self, step: int, reason: str, rollbacks: int) -> NoReturn:
+        if not self.session.world.is_first:
+            raise PeerFailedError("rank 0 says why")
         self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
         path, rate = self.run_folder.path, self.config.learning_rate / 2
         began = trouble_began(self.state.skipped)
@@ -307,7 +319,8 @@ class Trainer:
         losses = self.fitting.evaluate(self.state.step, self.evaluator.evaluate)
         means = summarized(losses)
         step = self.state.step
-        save_window_losses(self.run_folder.evaluations, step, losses)
+        if self.session.world.is_first:
+            save_window_losses(self.run_folder.evaluations, step, losses)
         val_loss = means["val"].mean
         if math.isfinite(val_loss) and val_loss < (self.state.best_val_loss or math.inf):
             self.state.best_val_loss, self.state.best_step = val_loss, step
@@ -342,23 +355,45 @@ class Trainer:
         state.elapsed_seconds += now - self._clock
         self._clock = now
         self.guard.keep(state)
-        self.metrics.sync()
+        metrics_bytes = 0
+        if self.metrics is not None:
+            self.metrics.sync()
+            metrics_bytes = self.metrics.length
+        for_good = to_stay(state, self.config.keep_hours)
+        if session.replica.sharded:
+            # All write together, and none can go on while another one still reads its memory.
+            save_parts(
+                self.run_folder,
+                session,
+                state,
+                metrics_bytes=metrics_bytes,
+                for_good=for_good,
+                planned=planned,
+            )
+            if session.world.is_first:
+                self.writer.written(state)
+        elif session.world.is_first:
+            self._write_copy(metrics_bytes, for_good=for_good, planned=planned)
+        self._saved_at = state.step
+        self.watchdog.alive()
+
+    def _write_copy(self, metrics_bytes: int, *, for_good: bool, planned: bool) -> None:
+        """Writes a model that is whole in this process."""
+        session = self.session
         self.writer.save(
             take_snapshot(
-                state,
+                self.state,
                 model=session.model,
                 optimizer=session.optimizer,
                 scaler=session.scaler,
                 fixed=fixed_settings(self.config, session.vocab_size),
                 dataset_fingerprint=session.dataset.fingerprint,
-                metrics_bytes=self.metrics.length,
-                for_good=to_stay(state, self.config.keep_hours),
+                metrics_bytes=metrics_bytes,
+                for_good=for_good,
                 planned=planned,
                 copied=self.writer.beside,
             )
         )
-        self._saved_at = state.step
-        self.watchdog.alive()
 
     def _take_up_pending(self) -> None:
         """Losses that were not yet in a line of the record when the state was saved."""
@@ -375,9 +410,12 @@ class Trainer:
         return Outcome(ending, self.state)
 
 
-def dropout_seed(seed: int, step: int) -> int:
-    """The seed of a step's dropout: the same on every resume, another at every step.
+def dropout_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of a step's dropout: the same on every resume, another at every step and in every process.
 
-    A multiplicative hash (Knuth's 64-bit constant) spreads neighbouring steps over all 63 bits.
+    A multiplicative hash (Knuth's 64-bit constants) spreads neighbouring steps over all 63 bits; the third
+    factor, for processes, is the golden ratio's.
     """
-    return ((seed + 1) * 6364136223846793005 + step * 1442695040888963407) % 2**63
+    return (
+        (seed + 1) * 6364136223846793005 + step * 1442695040888963407 + rank * 11400714819323198485
+    ) % 2**63

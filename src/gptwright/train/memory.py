@@ -75,21 +75,29 @@ def explained(error: BaseException, shape: ModelShape, config: TrainConfig, dtyp
     return f"an allocation of {units.size(size)} failed{named}"
 
 
-def too_little_memory(said: str, config: TrainConfig) -> RunFailedError:
+def too_little_memory(said: str, config: TrainConfig, *, several: bool = False) -> RunFailedError:
     """The error of a step that cannot be made any smaller, or may not be."""
     if config.batch_size == 1:
+        why = "not even one step fits"
         fix = "a smaller --block_size, --n_embd or --n_layer, --dtype=bfloat16, or a larger device"
+    elif several:
+        why = "several processes would have to shrink it at the same step, so it is not shrunk"
+        fix = f"--batch_size={config.batch_size // 2} with more accumulation"
     else:
+        why = "out_of_memory = 'stop' is set"
         fix = f"--batch_size={config.batch_size // 2} with more accumulation, or --out_of_memory=shrink"
     return RunFailedError(
-        f"out of memory with a micro-batch of {config.batch_size}: {said}",
-        why="not even one step fits" if config.batch_size == 1 else "out_of_memory = 'stop' is set",
-        fix=fix,
+        f"out of memory with a micro-batch of {config.batch_size}: {said}", why=why, fix=fix
     )
 
 
-def try_step(session: Session, config: TrainConfig) -> None:
+def try_step(session: Session, config: TrainConfig, passes: int) -> None:
     """Makes a step that changes nothing, with all that a step ever allocates.
+
+    Args:
+        session: what trains.
+        config: with the micro-batch to try.
+        passes: micro-batches of a step in this process.
 
     Raises:
         RuntimeError: something did not fit.
@@ -98,7 +106,7 @@ def try_step(session: Session, config: TrainConfig) -> None:
     tokens_BT = torch.zeros((config.batch_size, config.block_size), dtype=torch.int64, device=place)
     session.model.train()
     # Accumulating, gradients lie beside the activations: that is where memory peaks.
-    for _ in range(min(2, config.gradient_accumulation_steps)):
+    for _ in range(min(2, passes)):
         with session.precision.autocast():
             loss = session.forward(tokens_BT, tokens_BT)
         session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]

@@ -10,12 +10,20 @@ from gptwright.data.dataset import TokenDataset
 from gptwright.facts import Fact, stated
 from gptwright.hardware.detect import Device
 from gptwright.plan.plan import Plan, make_plan
+from gptwright.train.distributed import World
 
 
-def promise_of(loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact) -> Plan:
-    """The plan of a run on the device and data that it really has."""
+def promise_of(
+    loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact, *, world: World, device: Device
+) -> Plan:
+    """The plan of a run on the devices and data that it really has.
+
+    Processes on one CPU share it, so that they are one device.
+    """
+    devices = world.hosts if device.type == "cpu" else world.size
     facts = {
         "vocab_size": vocabulary,
+        "device_count": stated("device_count", devices),
         "dataset": stated("dataset", dataset.name),
         "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
     }

@@ -30,9 +30,16 @@ class Listener(Protocol):
 
 
 class Reporter:
-    """Writes records where they belong."""
+    """Writes records where they belong.
 
-    def __init__(self, run: RunFolder, metrics: MetricsFile, listener: Listener, hook: Hook) -> None:
+    Args:
+        run: the run folder.
+        metrics: its metrics file; None in a process that does not write, where nothing is told to anybody.
+        listener: shows each record.
+        hook: is told of deeds.
+    """
+
+    def __init__(self, run: RunFolder, metrics: MetricsFile | None, listener: Listener, hook: Hook) -> None:
         self._run = run
         self._metrics = metrics
         self._listener = listener
@@ -50,7 +57,7 @@ class Reporter:
         Raises:
             DiskFullError: there is no room.
         """
-        if not self._lock.acquire(timeout=patience):
+        if self._metrics is None or not self._lock.acquire(timeout=patience):
             return
         try:
             record = self._metrics.append(kind, fields)

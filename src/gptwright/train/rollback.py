@@ -3,18 +3,20 @@
 Good is the newest whole checkpoint from before the first update that was refused. The run goes on from there
 with the batches after the stretch, from the second time on at half the rate. The record is cut as a resume
 cuts it, one line says what happened, and the checkpoint is written anew with the changed state, so that a
-crash right after changes nothing.
+crash right after changes nothing. Of several processes, the first one chooses the checkpoint and all go back
+to it; what they decide follows from numbers that are the same in each.
 """
 
 from dataclasses import dataclass
 
 from gptwright.record.run import RunFolder, checkpoint_name
-from gptwright.train.checkpoint import LoadedCheckpoint, fixed_settings, load_checkpoint
+from gptwright.train.checkpoint import LoadedCheckpoint
 from gptwright.train.guards import RATE_FACTOR
 from gptwright.train.retention import before_trouble
 from gptwright.train.seal import damage_of
 from gptwright.train.session import Session
 from gptwright.train.state import TrainState
+from gptwright.train.together import load_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class WentBack:
 def roll_back(
     run: RunFolder, session: Session, state: TrainState, *, first: int, last: int
 ) -> WentBack | None:
-    """Puts a session back; None where no good checkpoint is left.
+    """Puts a session back, in all processes together; None where no good checkpoint is left.
 
     Args:
         run: its checkpoints; later ones than the one taken are removed.
@@ -38,20 +40,10 @@ def roll_back(
         first: the first update of the trouble.
         last: the last one; the batches up to it are passed over.
     """
-    names = run.checkpoint_names()
-    before = before_trouble(run, first)
-    good = next((name for name in reversed(before) if damage_of(run.checkpoints / name) is None), None)
+    good = session.world.from_first(lambda: _newest_good(run, first))
     if good is None:
         return None
-    loaded = load_checkpoint(
-        run,
-        good,
-        model=session.model,
-        optimizer=session.optimizer,
-        scaler=session.scaler,
-        fixed=fixed_settings(session.config, session.vocab_size),
-        dataset_fingerprint=session.dataset.fingerprint,
-    )
+    loaded = load_together(run, good, session)
     back = loaded.state
     batches = last - back.step + 1
     back.passed_over.append((back.step, batches))
@@ -59,8 +51,18 @@ def roll_back(
     back.elapsed_seconds, back.kept_at_seconds = state.elapsed_seconds, state.kept_at_seconds
     if back.rollbacks > 1:
         back.rate_scale = state.rate_scale * RATE_FACTOR
-    for later in reversed([name for name in names if name > good]):
+    if session.world.is_first:
+        _forget_later(run, good, back)
+    return WentBack(loaded, back, batches)
+
+
+def _newest_good(run: RunFolder, first: int) -> str | None:
+    before = before_trouble(run, first)
+    return next((name for name in reversed(before) if damage_of(run.checkpoints / name) is None), None)
+
+
+def _forget_later(run: RunFolder, good: str, back: TrainState) -> None:
+    for later in reversed([name for name in run.checkpoint_names() if name > good]):
         run.remove_checkpoint(later)
     if back.best_step is not None and checkpoint_name(back.best_step) in run.checkpoint_names():
         run.point("best", checkpoint_name(back.best_step))
-    return WentBack(loaded, back, batches)

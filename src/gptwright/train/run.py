@@ -2,7 +2,8 @@
 
 A new run takes its folder only after everything was checked. A resumed one goes back to its last whole
 checkpoint and cuts the record there; killed before its first checkpoint, it begins again from step 0, which
-the seed makes the same run.
+the seed makes the same run. Of several processes the first one alone sees the folder (but for sharded
+models); it tells the others what they need.
 """
 
 import platform
@@ -18,21 +19,27 @@ import torch
 import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
-from gptwright.errors import GptwrightError, RunError
+from gptwright.errors import CheckpointError, GptwrightError, RunError
 from gptwright.files import replace_bytes, replace_text
 from gptwright.plan.promise import promise_document
 from gptwright.record.lock import RunLock
 from gptwright.record.log_text import append_log
 from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import LoadedCheckpoint, fixed_settings, load_checkpoint, require_space
-from gptwright.train.choose import choose_checkpoint, require_same_rate
+from gptwright.train.checkpoint import LoadedCheckpoint, require_space
+from gptwright.train.choose import Chosen, choose_checkpoint, require_same_rate
+from gptwright.train.distributed import World, launch_name, was_restarted
+from gptwright.train.failures import outlive_the_launcher
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
 from gptwright.train.session import Session, build_session, tokenizer_of
-from gptwright.train.start import starting_weights
+from gptwright.train.settle import shared_start
 from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
+from gptwright.train.together import load_together, require_shared_folder
+
+# How long torchrun lets a process end by itself before it kills it.
+LAST_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +50,8 @@ class Prepared:
         run: its folder.
         session: what it trains.
         resumed: the checkpoint it goes on from; None at the beginning.
-        lock: keeps other processes out of the folder until the training ends.
+        lock: keeps other processes out of the folder until the training ends; None in a process of several
+            that does not write.
         discarded: later checkpoints that are removed because an earlier one was asked for, or is the newest
             that is whole.
         warnings: what a person should know before it goes on.
@@ -52,25 +60,47 @@ class Prepared:
     run: RunFolder
     session: Session
     resumed: LoadedCheckpoint | None
-    lock: RunLock
+    lock: RunLock | None
     discarded: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def let_go(self) -> None:
+        """Lets other processes have the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
-def prepare_new(loaded: LoadedConfig, *, say: Callable[[str], None] = lambda _: None) -> Prepared:
+
+def prepare_new(
+    loaded: LoadedConfig, *, say: Callable[[str], None] = lambda _: None, world: World | None = None
+) -> Prepared:
     """Checks everything and takes the run folder.
 
     Args:
         loaded: the settings.
         say: told what is downloaded, before that starts.
+        world: the processes that train it, each of which calls this; this one alone if None.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong; nothing was written then.
     """
+    world = world or World()
     run = RunFolder(Path(loaded.config.out_dir))
-    run.require_free()
-    loaded, start = starting_weights(loaded, say)
-    session = build_session(loaded, start=start)
+    world.from_first(run.require_free)
+    loaded, start = shared_start(loaded, say, world=world)
+    session = build_session(loaded, start=start, world=world)
+    lock = _held_by_first(world, lambda: _take(run, session))
+    if session.replica.sharded:
+        try:
+            require_shared_folder(run, world)
+        except CheckpointError:
+            if lock is not None:
+                lock.release()
+                run.remove()
+            raise
+    return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
+
+
+def _take(run: RunFolder, session: Session) -> RunLock:
     lock = run.create(session.config)
     try:
         _describe(run, session)
@@ -80,11 +110,23 @@ def prepare_new(loaded: LoadedConfig, *, say: Callable[[str], None] = lambda _: 
         lock.release()
         run.remove()
         raise
-    return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
+    return lock
+
+
+def _held_by_first(world: World, take: Callable[[], RunLock]) -> RunLock | None:
+    """A lock that the first process takes; None in the others, which end with it if it is refused."""
+    held: list[RunLock] = []
+    world.from_first(lambda: held.append(take()))
+    return held[0] if held else None
 
 
 def prepare_resume(
-    run: RunFolder, loaded: LoadedConfig, *, checkpoint: str | None = None, allow_lr_jump: bool = False
+    run: RunFolder,
+    loaded: LoadedConfig,
+    *,
+    checkpoint: str | None = None,
+    allow_lr_jump: bool = False,
+    world: World | None = None,
 ) -> Prepared:
     """Puts a session into the state of a run's newest whole (or a named) checkpoint.
 
@@ -93,56 +135,75 @@ def prepare_resume(
         loaded: its settings, with what the person changed.
         checkpoint: which one; None takes the newest that is whole.
         allow_lr_jump: whether the learning rate may jump up.
+        world: the processes that train it, each of which calls this; this one alone if None.
 
     Raises:
         GptwrightError: another process writes the run, no checkpoint is whole, or settings or dataset have
             changed since.
     """
-    lock = RunLock(run.path)
+    world = world or World()
+    # A process that a launcher is ending lets go of the folder only when it is gone.
+    again = was_restarted() or (world.size > 1 and loaded.config.init_from == "auto")
+    patience = LAST_GRACE_SECONDS if again else 0.0
+    lock = _held_by_first(world, lambda: RunLock(run.path, patience=patience))
     try:
-        return _prepared_resume(run, loaded, lock, checkpoint, allow_lr_jump=allow_lr_jump)
+        return _prepared_resume(run, loaded, lock, checkpoint, allow_lr_jump=allow_lr_jump, world=world)
     except BaseException:
-        lock.release()
+        if lock is not None:
+            lock.release()
         raise
 
 
 def _prepared_resume(
-    run: RunFolder, loaded: LoadedConfig, lock: RunLock, checkpoint: str | None, *, allow_lr_jump: bool
+    run: RunFolder,
+    loaded: LoadedConfig,
+    lock: RunLock | None,
+    checkpoint: str | None,
+    *,
+    allow_lr_jump: bool,
+    world: World,
 ) -> Prepared:
-    run.restore_replaced()
-    chosen = choose_checkpoint(run, checkpoint)
-    dataset_folder = run.dataset_folder()
+    chosen = _chosen_by_first(run, checkpoint, world)
+    folder = world.from_first(lambda: str(run.dataset_folder() or ""))
     start = None
     if chosen.name is None:
-        loaded, start = starting_weights(loaded, lambda _: None)
-    session = build_session(loaded, dataset_folder=dataset_folder, start=start)
+        loaded, start = shared_start(loaded, lambda _: None, world=world)
+    session = build_session(loaded, dataset_folder=Path(folder) if folder else None, start=start, world=world)
+    if session.replica.sharded:
+        require_shared_folder(run, world)
     if chosen.name is None:
         return Prepared(run=run, session=session, resumed=None, lock=lock, warnings=_warnings(lock))
-    resumed = load_checkpoint(
-        run,
-        chosen.name,
-        payload=chosen.payload,
-        model=session.model,
-        optimizer=session.optimizer,
-        scaler=session.scaler,
-        fixed=fixed_settings(session.config, session.vocab_size),
-        dataset_fingerprint=session.dataset.fingerprint,
-    )
-    if not allow_lr_jump:
-        require_same_rate(run.load_config().config, session.config, step=resumed.state.step, run=run)
-    later = tuple(other for other in run.checkpoint_names() if other > chosen.name)
+    name, resumed = chosen.name, load_together(run, chosen.name, session, payload=chosen.payload)
+
+    def later() -> list[str]:
+        if not allow_lr_jump:
+            require_same_rate(run.load_config().config, session.config, step=resumed.state.step, run=run)
+        return [other for other in run.checkpoint_names() if other > name]
+
     return Prepared(
         run=run,
         session=session,
         resumed=resumed,
         lock=lock,
-        discarded=later,
+        discarded=tuple(world.from_first(later)),
         warnings=(*_warnings(lock), *chosen.warnings),
     )
 
 
-def _warnings(lock: RunLock) -> tuple[str, ...]:
-    return (lock.warning,) if lock.warning else ()
+def _chosen_by_first(run: RunFolder, asked: str | None, world: World) -> Chosen:
+    """The checkpoint that the first process chooses; what it says goes to the others too."""
+
+    def choose() -> list[Any]:
+        run.restore_replaced()
+        chosen = choose_checkpoint(run, asked)
+        return [chosen.name, chosen.payload, chosen.warnings]
+
+    name, payload, warnings = world.from_first(choose)
+    return Chosen(name, payload, tuple(warnings))
+
+
+def _warnings(lock: RunLock | None) -> tuple[str, ...]:
+    return (lock.warning,) if lock is not None and lock.warning else ()
 
 
 def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None = None) -> Outcome:
@@ -151,20 +212,24 @@ def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None =
     Args:
         prepared: the run.
         listener: is told of every record and step.
-        hook: a command of the user's own that is told how it goes; see `gptwright.train.hook`.
+        hook: a command of the user's own that is told how it goes by the first process; see
+            `gptwright.train.hook`.
 
     Raises:
         RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
         DiskFullError: there is no room left.
     """
+    world = prepared.session.world
     try:
-        told = Hook(hook, run=prepared.run.path)
+        told = Hook(hook if world.is_first else None, run=prepared.run.path)
         try:
             outcome = _train(prepared, listener, told)
         except GptwrightError as error:
+            outlive_the_launcher(world)
             told.tell("failed", {"problem": error.problem, "why": error.why, "fix": error.fix})
             raise
         except Exception as error:
+            outlive_the_launcher(world)
             told.tell("failed", {"problem": f"{type(error).__name__}: {error}"})
             raise
         else:
@@ -176,12 +241,15 @@ def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None =
         finally:
             told.wait()
     finally:
-        prepared.lock.release()
+        prepared.let_go()
 
 
 def _train(prepared: Prepared, listener: Listener, hook: Hook) -> Outcome:
     run, session = prepared.run, prepared.session
     state = prepared.resumed.state if prepared.resumed else TrainState()
+    if not session.world.is_first:
+        with stop_on_signals() as stop:
+            return Trainer(session, run, state=state, metrics=None, listener=listener, hook=hook).train(stop)
     _rewind(prepared)
     keep_bytes = prepared.resumed.metrics_bytes if prepared.resumed else 0
     metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
@@ -266,6 +334,7 @@ def _start_fields(session: Session, step: int) -> dict[str, Any]:
         "device": session.precision.device.name,
         "dtype": session.precision.dtype,
         "peak_flops": session.peak_flops,
+        "world_size": session.world.size,
         "max_iters": config.max_iters,
     }
 
@@ -276,6 +345,7 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
         "schema": "gptwright.run/1",
         "gptwright": gptwright.__version__,
         "commit": _commit(),
+        "launch": launch_name(),
         "machine": {
             "system": platform.platform(),
             "python": platform.python_version(),
@@ -284,6 +354,8 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
             "device": device.name,
             "device_memory_bytes": device.memory_bytes,
             "threads": torch.get_num_threads(),
+            "processes": session.world.size,
+            "hosts": session.world.hosts,
         },
         "dataset": {
             "name": session.dataset.name,

@@ -7,7 +7,8 @@ names of files are fixed, so that none leads out of the folder.
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,8 @@ from gptwright.train.state import TrainState
 
 SCHEMA = "gptwright.checkpoint/1"
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors")
+# What each of several processes writes of a sharded model; see `gptwright.train.parts`.
+SHARD = r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors"
 
 
 class _FileIdentity(BaseModel):
@@ -42,7 +45,7 @@ class _Payload(BaseModel):
     metrics_bytes: Annotated[int, Field(ge=0, lt=2**63)]
     for_good: bool = False
     planned: bool = True
-    files: dict[Literal["model.safetensors", "optimizer.safetensors"], _FileIdentity]
+    files: dict[str, _FileIdentity]
 
 
 def state_of(payload: Mapping[str, Any]) -> TrainState:
@@ -76,7 +79,7 @@ def damage_of(folder: Path) -> str | None:
     try:
         payload = unsealed(folder)
         checked = _Payload.model_validate(payload)
-        if checked.files.keys() != set(TENSOR_FILES) or checkpoint_name(checked.state.step) != folder.name:
+        if not _are_known(checked.files) or checkpoint_name(checked.state.step) != folder.name:
             return "state.json is another checkpoint's"
         for file, expected in payload["files"].items():
             if not (folder / file).is_file():
@@ -89,6 +92,13 @@ def damage_of(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         return f"state.json: {error}"
     return None
+
+
+def _are_known(files: Collection[str]) -> bool:
+    """Whether names are those of whole tensors' two files or of processes' parts, and no path elsewhere."""
+    if set(files) == set(TENSOR_FILES):
+        return True
+    return bool(files) and all(re.fullmatch(SHARD, file, flags=re.ASCII) for file in files)
 
 
 def sealed(payload: Mapping[str, Any]) -> bytes:

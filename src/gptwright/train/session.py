@@ -4,15 +4,15 @@ All that can be wrong with the input is found here, in the order in which a pers
 dataset, vocabulary, run folder. Nothing is written before every check has passed.
 """
 
-import os
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
 
+from gptwright.arithmetic.cut import Cut, cut_step
 from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import LoadedConfig
@@ -26,7 +26,6 @@ from gptwright.data.vocabulary import (
     choose_vocab_size,
     largest_vocabulary,
 )
-from gptwright.errors import ConfigError
 from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
@@ -34,8 +33,10 @@ from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
+from gptwright.train.distributed import World
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
+from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 
@@ -46,27 +47,31 @@ class Session:
 
     Attributes:
         config: the settings.
+        world: the processes that train it.
+        cut: this process's part of a step.
         dataset: its tokens.
         precision: device and dtype.
         model: the model itself, for weights and checkpoints.
-        forward: the model as it is called, compiled or not.
+        replica: the model as this process runs it.
         optimizer: AdamW over the model, or Muon with it.
         scaler: for float16; it does nothing for the others.
-        sampler: the batch of any step.
+        sampler: this process's share of the batch of any step.
         parameters: counted by part.
         vocab_size: rows of the token embedding.
         id_limit: every id of the data is below it.
-        peak_flops: measured matrix-multiply rate in FLOP/s, the denominator of MFU.
+        peak_flops: measured matrix-multiply rate of all processes in FLOP/s, the denominator of MFU.
         promise: what the plan says of this run.
         facts: the start-up table.
         warnings: settings that rarely mean what was wanted.
     """
 
     config: TrainConfig
+    world: World
+    cut: Cut
     dataset: TokenDataset
     precision: Precision
     model: GPT
-    forward: Callable[..., Tensor]
+    replica: Replica
     optimizer: Optimizer
     scaler: torch.amp.GradScaler
     sampler: WindowSampler
@@ -79,27 +84,37 @@ class Session:
     warnings: list[str]
 
     @property
+    def forward(self) -> Callable[..., Tensor]:
+        """The model as it is called: compiled or not, alone or with others."""
+        return self.replica.forward
+
+    @property
     def compiled(self) -> bool:
-        """Whether `forward` is a compiled model."""
-        return self.forward is not self.model
+        """Whether the model, or each of its blocks, is compiled."""
+        return self.replica.compiled
 
 
 def build_session(
-    loaded: LoadedConfig, *, dataset_folder: Path | None = None, start: ForeignModel | None = None
+    loaded: LoadedConfig,
+    *,
+    dataset_folder: Path | None = None,
+    start: ForeignModel | None = None,
+    world: World | None = None,
 ) -> Session:
     """Checks a config against this machine and its dataset, and builds model and optimizer.
 
     Args:
         loaded: the settings with their sources.
         dataset_folder: where a resumed run found its dataset, used if the name no longer leads there.
-        start: weights to begin with, of the shape that the settings have.
+        start: weights to begin with, of the shape that the settings have; the first process's are taken.
+        world: the processes that train it, each of which calls this; this one alone if None.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong.
     """
-    config = loaded.config
-    _require_one_process()
-    device = find_device(config.device)
+    config, world = loaded.config, world or World()
+    world.set_timeout(config.rank_timeout)
+    device = find_device(world.device_request(config.device))
     precision, compiled, choices = choose_precision(
         dtype=config.dtype, compile_model=config.compile, device=device
     )
@@ -113,20 +128,27 @@ def build_session(
     for split in dataset.splits.values():
         require_windows(split, config.block_size)
         check_ids(split, id_limit)
+    cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
+    world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
+    world.require_same(f"the dataset {dataset.name}", dataset.fingerprint)
     shape = ModelShape.of(config, vocab_size)
-    model = _build_model(shape, config.seed, precision)
-    if start is not None:
-        require_same_tokenizer(start, dataset)
-        put_weights(model, start)
-    forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
-    sampler = _build_sampler(config, dataset, id_limit)
-    peak_flops = measure_matmul_peak(device, precision.torch_dtype)
+    promise = promise_of(loaded, dataset, vocabulary, world=world, device=device)
+    parallel = choose_parallel(config, world, promise)
+    model = _build_model(shape, config.seed)
+    if world.from_first(lambda: _put_start(model, start, dataset)):
+        for parameter in model.parameters():
+            world.spread(parameter.detach())
+    replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
+    sampler = _build_sampler(config, dataset, id_limit, cut)
+    peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)
     return Session(
         config=config,
+        world=world,
+        cut=cut,
         dataset=dataset,
         precision=precision,
         model=model,
-        forward=forward,
+        replica=replica,
         optimizer=build_optimizer(
             model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
         ),
@@ -136,7 +158,7 @@ def build_session(
         vocab_size=vocab_size,
         id_limit=id_limit,
         peak_flops=peak_flops,
-        promise=promise_of(loaded, dataset, vocabulary),
+        promise=promise,
         facts=[
             *startup_facts(
                 loaded,
@@ -149,6 +171,7 @@ def build_session(
                 peak_flops=peak_flops,
             ),
             *([] if start is None else weights_facts(start)),
+            *parallel_facts(config, world, parallel, device),
         ],
         warnings=warnings_of(config),
     )
@@ -164,16 +187,6 @@ def tokenizer_of(session: Session) -> Tokenizer | None:
     return None if another or dataset.tokenizer_kind == "unknown" else dataset.tokenizer()
 
 
-def _require_one_process() -> None:
-    world_size = os.environ.get("WORLD_SIZE", "1")
-    if world_size != "1":
-        raise ConfigError(
-            f"torchrun started {world_size} processes, and gptwright trains in one",
-            why="each would train the same model into the same folder",
-            fix="start it without torchrun, or with --nproc_per_node=1",
-        )
-
-
 def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     name = config.dataset
     if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
@@ -181,7 +194,7 @@ def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     return open_dataset(name)
 
 
-def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int) -> WindowSampler:
+def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int, cut: Cut) -> WindowSampler:
     return WindowSampler(
         dataset.splits["train"],
         block_size=config.block_size,
@@ -189,12 +202,24 @@ def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int) ->
         seed=config.seed,
         mode=config.sampling,
         vocab_limit=id_limit,
+        rows=cut.share,
     )
 
 
-def _build_model(shape: ModelShape, seed: int, precision: Precision) -> GPT:
+def _build_model(shape: ModelShape, seed: int) -> GPT:
     """Weights are drawn on the CPU, so that a seed means the same model on every device."""
     torch.manual_seed(seed)
-    model = GPT(shape)
-    model.to(precision.device.torch_device)
-    return model
+    return GPT(shape)
+
+
+def _put_start(model: GPT, start: ForeignModel | None, dataset: TokenDataset) -> bool:
+    """Gives a model the weights to begin with, if there are any; whether there are."""
+    if start is None:
+        return False
+    require_same_tokenizer(start, dataset)
+    put_weights(model, start)
+    return True
+
+
+def _sum_of_peaks(own: float, world: World) -> float:
+    return float(world.sum(torch.tensor(own, dtype=torch.float64)))

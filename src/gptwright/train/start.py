@@ -20,7 +20,7 @@ from gptwright.train.load import open_trained
 def starting_weights(
     loaded: LoadedConfig, say: Callable[[str], None]
 ) -> tuple[LoadedConfig, ForeignModel | None]:
-    """The weights to begin with, and the settings with their shape; None for `scratch`.
+    """The weights to begin with, and the settings with their shape; None for `scratch` and what goes on.
 
     Args:
         loaded: the settings as they were asked for.
@@ -30,7 +30,7 @@ def starting_weights(
         GptwrightError: the weights cannot be had, or the settings contradict them.
     """
     source = loaded.config.init_from
-    if source in ("scratch", "resume"):
+    if source in ("scratch", "resume", "auto"):
         return loaded, None
     if (Path(source) / "config.toml").is_file():
         foreign = as_foreign(open_trained(RunFolder.existing(Path(source)), checkpoint=None))

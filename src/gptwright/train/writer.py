@@ -12,9 +12,10 @@ writes in the training's thread.
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from gptwright.record.run import RunFolder
+from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.checkpoint import Snapshot, write_checkpoint
 from gptwright.train.retention import prune_checkpoints
+from gptwright.train.state import TrainState
 
 
 class CheckpointWriter:
@@ -67,7 +68,11 @@ class CheckpointWriter:
             writing.result()
 
     def _write(self, snapshot: Snapshot) -> None:
-        name = write_checkpoint(self._run, snapshot)
-        if snapshot.state.best_step == snapshot.state.step:
-            self._run.point("best", name)
-        prune_checkpoints(self._run, snapshot.state, self._newest)
+        write_checkpoint(self._run, snapshot)
+        self.written(snapshot.state)
+
+    def written(self, state: TrainState) -> None:
+        """Points to the checkpoint of a state that is on the disk, if it is the best; removes older ones."""
+        if state.best_step == state.step:
+            self._run.point("best", checkpoint_name(state.step))
+        prune_checkpoints(self._run, state, self._newest)

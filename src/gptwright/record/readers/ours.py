@@ -49,6 +49,7 @@ START = {
     "device": "device",
     "dtype": "settings.dtype",
     "peak_flops": "mfu_peak_flops",
+    "world_size": "world_size",
     "max_iters": "planned_steps",
 }
 
