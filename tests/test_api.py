@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_the_example_of_the_package_works(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "out-mine" / "checkpoints" / "step-00000004").is_dir()
 
     records: list[str] = []
-    longer = {"max_iters": 6, "lr_decay_iters": 6}
+    longer: dict[str, Any] = {"max_iters": 6, "lr_decay_iters": 6}
     with pytest.raises(ConfigError, match="would jump"):
         gptwright.train(resume="out-mine", **longer)
     more = gptwright.train(

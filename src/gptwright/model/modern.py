@@ -27,7 +27,7 @@ class _RMSNorm(torch.autograd.Function):
         """Normalizes the last dimension."""
         inverse = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
         inverse = inverse.div_(x.shape[-1]).add_(EPSILON).rsqrt_()
-        y = x * inverse
+        y: Tensor = x * inverse
         ctx.save_for_backward(y, inverse)
         return y
 
@@ -35,7 +35,7 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         """The gradient of the input."""
         y, inverse = ctx.saved_tensors
-        (g,) = gradients
+        g = gradients[0]
         along = (g * y).mean(dim=-1, keepdim=True)
         return torch.addcmul(g, y, along, value=-1).mul_(inverse)
 
@@ -46,14 +46,14 @@ class _ReLU2(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """Squares what is above 0."""
-        above = x.relu()
+        above: Tensor = x.relu()
         ctx.save_for_backward(above)
         return above * above
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         """The gradient of the input."""
-        (above,) = ctx.saved_tensors
+        above: Tensor = ctx.saved_tensors[0]
         return (above * gradients[0]).mul_(2)
 
 
