@@ -54,7 +54,7 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
 
         seconds = step_seconds(log, printed_tokens or configured)
         printed_mfu, rate = printed_mfu_of(log), printed_rate(log)
-    implied = _implied(sizes, seconds, printed_mfu, basis)
+    implied = _implied(sizes, log, seconds, printed_mfu, basis)
     per_step = printed_tokens or _tokens_per_step(configured, implied, device_count)
     if seconds is not None and per_step is not None:
         formula = f"{per_step.text} tokens a step / {seconds.text}"
@@ -88,10 +88,14 @@ def _basis(settings: Settings, log: LogEvidence | None) -> Fact | None:
     )
 
 
-def _implied(sizes: Sizes, seconds: Fact | None, mfu: Fact | None, basis: Fact | None) -> Fact | None:
-    if sizes.flops_per_token is None or seconds is None or mfu is None or basis is None:
+def _implied(
+    sizes: Sizes, log: LogEvidence | None, seconds: Fact | None, mfu: Fact | None, basis: Fact | None
+) -> Fact | None:
+    if log is None or sizes.flops_per_token is None or seconds is None or mfu is None or basis is None:
         return None
-    tokens = mfu.number * basis.number * seconds.number / sizes.flops_per_token.number
+    from gptwright.diagnose.timing import mfu_seconds
+
+    tokens = mfu_seconds(log, seconds, mfu) * basis.number / sizes.flops_per_token.number
     formula = (
         f"{mfu.text} × {basis.text} × {seconds.text} / {sizes.flops_per_token.text} a token, on one device"
     )

@@ -62,6 +62,19 @@ def printed_rate(log: LogEvidence) -> Fact | None:
     return derived("tokens_per_second", float(np.median(rate[usable])), formula, unit="tokens/s")
 
 
+def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
+    """The product of a step's time and its MFU, which says how much was computed in a step.
+
+    A running average goes with the median time. Where each line has an MFU of its own, both must come from
+    the same line: on a busy machine a quick line's MFU and a median time are of two different steps.
+    """
+    train = log.train
+    if not log.format.mfu_of_line:
+        return seconds.number * mfu.number
+    clean = clean_lines(log, train.seconds) & np.isfinite(train.mfu)
+    return float(np.median(train.seconds[clean] * train.mfu[clean]))
+
+
 def printed_mfu_of(log: LogEvidence) -> Fact | None:
     """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
     train = log.train

@@ -43,6 +43,7 @@ class LogFormat:
         gpt2_shaped: whether its model is GPT-2's (learned positions, tied head), so that the shape in a
             config gives the parameters exactly.
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
+        mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
         mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
         defaults: settings that a run of this trainer has where its config does not name them.
@@ -55,6 +56,7 @@ class LogFormat:
     time_includes_evaluation: bool
     gpt2_shaped: bool = False
     measures_peak: bool = False
+    mfu_of_line: bool = False
     prints_rate_multiple: bool = False
     mfu_peak_flops: float | None = None
     defaults: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))

@@ -27,6 +27,7 @@ FORMAT = LogFormat(
     time_includes_evaluation=False,
     gpt2_shaped=True,
     measures_peak=True,
+    mfu_of_line=True,
 )
 TRAIN_FIELDS = ("step", "loss", "seconds", "tokens_per_second", "mfu", "lr", "grad_norm")
 TRAIN_ROW = Columns(
