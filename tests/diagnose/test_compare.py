@@ -50,6 +50,15 @@ def test_a_single_change_is_credited(tmp_path: Path) -> None:
     assert "only learning rate was changed" in found.findings[0].message
 
 
+def test_another_optimizer_or_model_is_a_change_even_if_one_log_does_not_say_its_own(tmp_path: Path) -> None:
+    plain = run(tmp_path / "a", loss=3.5)
+    found = compared(plain, run(tmp_path / "b", loss=3.3, optimizer="muon"))
+    assert "only optimizer was changed" in found.findings[0].message
+    found = compared(plain, run(tmp_path / "c", loss=3.3, arch="modern", optimizer="muon"))
+    assert found.verdict is Verdict.CONFOUNDED
+    assert ("arch", "gpt2", "modern") in {(d.field, d.a, d.b) for d in found.differences}
+
+
 def test_two_changes_are_confounded(tmp_path: Path) -> None:
     found = compared(
         run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, learning_rate=1.8e-3, n_layer=16)

@@ -38,8 +38,15 @@ THINGS: dict[str, tuple[str, ...]] = {
     "dropout": ("dropout",),
     "learning rate": ("learning_rate", "min_lr", "decay_lr", "lr_schedule"),
     "schedule": ("warmup_iters", "lr_decay_iters", "max_iters", "cooldown_fraction"),
-    "optimizer": ("weight_decay", "beta1", "beta2", "grad_clip"),
-    "architecture": ("bias", "tie_weights"),
+    "optimizer": (
+        "optimizer",
+        *("weight_decay", "beta1", "beta2", "grad_clip"),
+        *("muon_learning_rate", "muon_momentum", "muon_steps", "muon_warmup_iters"),
+    ),
+    "architecture": (
+        *("arch", "bias", "tie_weights", "rope", "rope_base", "rms_norm", "qk_norm", "relu2"),
+        *("zero_init", "smear"),
+    ),
     "sampling": ("sampling",),
     "start": ("init_from",),
 }
@@ -148,7 +155,11 @@ def _value(reading: Reading, field: str) -> Value:
             else reading.settings.word("device")
         )
     fact = reading.settings.get(field)
-    return fact.value if fact is not None else None
+    if fact is not None:
+        return fact.value
+    # A trainer that has one model and one optimizer does not say which.
+    alone = reading.log is not None and reading.log.format.gpt2_shaped
+    return {"arch": "gpt2", "optimizer": "adamw"}.get(field) if alone else None
 
 
 def _differences(a: Reading, b: Reading) -> tuple[Difference, ...]:

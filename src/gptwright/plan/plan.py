@@ -246,7 +246,7 @@ def _unknown(
         unknown.append(
             Unknown(
                 "What loss may be expected?",
-                "a public curve for this data, size and vocabulary: none is near",
+                "a public curve for this data, size, vocabulary and recipe: none is near",
             )
         )
     return tuple(unknown)
