@@ -1,5 +1,6 @@
 """What `bench` measured, in the terminal."""
 
+import statistics
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -32,7 +33,7 @@ def show_rows(console: Console, name: str, about: str, rows: Sequence[Row]) -> N
     for head in (*heads, "× our step", "× our wall"):
         table.add_column(head, justify="left" if head == "trainer" else "right")
     for row in rows:
-        step = sorted(run.step_seconds for run in row.runs)[len(row.runs) // 2]
+        step = statistics.median(run.step_seconds for run in row.runs)
         table.add_row(
             row.trainer,
             f"{1e3 * step:,.1f} ms",
