@@ -25,7 +25,10 @@ from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
+from gptwright.train.guards import UpdateGuard, step_unless
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
+from gptwright.train.replica import clip_gradients
+from gptwright.train.state import TrainState
 
 # One micro-batch to warm up (two when compiled: the second may compile again), then the median of what fits.
 WARM_UP, LEAST_TIMED, MOST_TIMED = 2, 3, 20
@@ -152,15 +155,24 @@ def _step_seconds(
     scaler = precision.scaler()
     tokens = torch.randint(shape.vocab_size, (micro_batch, shape.block_size + 1), device=device.torch_device)
 
+    guard = UpdateGuard(
+        spike_z=config.spike_z, scaled=scaler.is_enabled(), device=device.torch_device, state=TrainState()
+    )
+    losses: list[Tensor] = []
+
     def micro_step() -> None:
         with precision.autocast():
             loss = forward(tokens[:, :-1], tokens[:, 1:]) / accumulation
         scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.detach())
 
     def update() -> None:
+        """As `train.loop` makes it, judged before it touches the weights."""
         scaler.unscale_(as_torch)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip or 1.0)
-        scaler.step(as_torch)
+        grad_norm = clip_gradients(model, config.grad_clip)
+        step_unless(optimizer, guard.judge(0, torch.stack(losses).sum(), grad_norm))
+        guard.settle()
+        losses.clear()
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
