@@ -71,5 +71,5 @@ def test_every_workloads_options_are_settings(name: str) -> None:
     options = {key: str(value) for key, value in work.options.items()} | {"device": work.device}
     config = load_config([], options).config
     assert work.warm_up < config.max_iters
-    if "preset" in work.ours:
-        load_config([str(work.ours["preset"])], {})
+    if work.preset:
+        load_config([work.preset], {})

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,16 +67,13 @@ class Finished:
     peak_bytes: int
 
 
-def run_trainer(
-    command: Sequence[str], *, folder: Path, warm_up: int, environment: Mapping[str, str] | None = None
-) -> Finished:
+def run_trainer(command: Sequence[str], *, folder: Path, warm_up: int) -> Finished:
     """Runs a trainer to its end.
 
     Args:
         command: the process.
         folder: where it runs.
         warm_up: steps before this one are not timed.
-        environment: variables to set beside those there are.
 
     Raises:
         RunFailedError: it failed, or printed no step or no evaluation.
@@ -85,7 +82,7 @@ def run_trainer(
     with subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -88,12 +88,11 @@ def _row(
     own, first = runs[trainer.name], next(iter(runs.values()))
     step = statistics.median(run.step_seconds for run in own)
     config = TrainConfig(**workload.options)
-    another = "preset" in trainer.options
     return Row(
         trainer=trainer.name,
         runs=tuple(own),
         tokens_per_second=config.sequences_per_step * config.block_size / step,
-        fraction_of_peak=None if another else seconds_at_peak / step,
+        fraction_of_peak=None if trainer.preset else seconds_at_peak / step,
         wall_seconds=statistics.median(run.wall_seconds for run in own),
         peak_bytes=statistics.median(run.peak_bytes for run in own),
         val_loss=statistics.median(run.val_loss for run in own),

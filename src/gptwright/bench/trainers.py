@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gptwright.bench.process import Finished, run_trainer
@@ -22,13 +22,13 @@ class Trainer:
         name: who, with the mode.
         command: the process, without options.
         options: beside the workload's.
-        environment: variables of its process.
+        preset: a recipe of its own, instead of the workload's options.
     """
 
     name: str
     command: tuple[str, ...]
-    options: Mapping[str, object]
-    environment: Mapping[str, str]
+    options: Mapping[str, object] = field(default_factory=dict)
+    preset: str | None = None
 
     def run(self, workload: Workload, folder: Path, out_dir: str) -> Finished:
         """Does the workload as a process of its own.
@@ -36,16 +36,11 @@ class Trainer:
         Raises:
             RunFailedError: it did not end well.
         """
-        options = {**workload.options, "device": workload.device, **self.options, "out_dir": out_dir}
-        preset = [str(options.pop("preset"))] if "preset" in options else []
-        if preset:
-            own = {"dataset": DATASET, "out_dir": out_dir, "device": workload.device}
-            arguments = [*preset, *_as_arguments(own)]
-        else:
-            arguments = _as_arguments(options | {"dataset": DATASET})
-        return run_trainer(
-            [*self.command, *arguments], folder=folder, warm_up=workload.warm_up, environment=self.environment
-        )
+        work = {} if self.preset else workload.options
+        place = {"device": workload.device, "dataset": DATASET, "out_dir": out_dir}
+        recipe = [self.preset] if self.preset else []
+        arguments = [*recipe, *_as_arguments({**work, **self.options, **place})]
+        return run_trainer([*self.command, *arguments], folder=folder, warm_up=workload.warm_up)
 
 
 def _as_arguments(options: Mapping[str, object]) -> list[str]:
@@ -55,7 +50,7 @@ def _as_arguments(options: Mapping[str, object]) -> list[str]:
 def ours(workload: Workload) -> Trainer:
     """gptwright with its own choices."""
     command = (sys.executable, "-m", "gptwright", "train")
-    return Trainer(name="gptwright", command=command, options=workload.ours, environment={})
+    return Trainer(name="gptwright", command=command, preset=workload.preset)
 
 
 def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
@@ -76,7 +71,6 @@ def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
             name=f"nanoGPT {'compiled' if compiled else 'eager'}",
             command=(sys.executable, "train.py"),
             options={"compile": compiled},
-            environment={},
         )
         for compiled in modes
     ]

@@ -6,7 +6,7 @@ kept in the wall time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 # nanoGPT's README command for a laptop's CPU, and its two config files.
@@ -27,7 +27,7 @@ class Workload:
         tokenizer: of the data, as `prepare` takes it.
         options: what both trainers are given.
         device: `cpu` or `cuda`.
-        ours: what only gptwright is given instead: another recipe for the same goal.
+        preset: what gptwright is given instead: its own recipe for the same goal.
         warm_up: first steps whose time does not count.
         compiles: whether nanoGPT is tried compiled as well.
         target: a validation loss; the wall time until a run has it is compared, and no step's.
@@ -37,7 +37,7 @@ class Workload:
     tokenizer: str
     options: Mapping[str, Any]
     device: str = "cpu"
-    ours: Mapping[str, object] = field(default_factory=dict)
+    preset: str | None = None
     warm_up: int = 10
     compiles: bool = True
     target: float | None = None
@@ -77,7 +77,7 @@ WORKLOADS = {
         about="Tiny Shakespeare to the validation loss of nanoGPT's README run for a CPU, by our own recipe",
         tokenizer="char",
         options=README | ONE | {"eval_interval": 250, "log_interval": 10},
-        ours={"preset": "shakespeare"},
+        preset="shakespeare",
         compiles=False,
         target=1.8857,
     ),
