@@ -266,8 +266,8 @@ def test_dropout_costs_a_cpu_its_fused_attention() -> None:
 
 
 @pytest.mark.slow
-def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_just_before() -> None:
-    # One thread and its CPU time: what else the machine does then hardly matters.
+def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_beside_them() -> None:
+    # One thread, and CPU time for peak and steps alike: what else the machine does then hardly matters.
     shapes = ("tiny", "readme-cpu", "tiny-bpe", "medium")
     command = [sys.executable, "benchmarks/cpu_speed.py", "--threads=1", "--steps=12", *shapes]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
