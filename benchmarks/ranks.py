@@ -3,8 +3,9 @@
     python benchmarks/ranks.py kills [--kills 20] [--parallel ddp|fsdp] [--out FILE]
     python benchmarks/ranks.py network [--delay 0.005] [--out FILE]      # Linux, as root
 
-`kills`: two ranks under `--max-restarts`; one of them gets SIGKILL at a random moment, half of the times
-during start-up, again and again. The run must end with the weights of an undisturbed one, bit for bit.
+`kills`: two ranks under `--max-restarts`; one of them gets SIGKILL again and again, in turns at a random
+moment of the start and soon after one to three checkpoints. The run must end with the weights of an
+undisturbed one, bit for bit.
 
 `network`: two hosts are two network namespaces with a cable between them that delays (`benchmarks/cable.py`).
 It is taken out for less than `rank_timeout` (the run waits and goes on) and for longer (both sides give
@@ -86,9 +87,16 @@ def wait_for_ranks(agent: subprocess.Popen[bytes], before: set[int]) -> None:
     wait_until(lambda: len(new_ranks(agent, before)) == 2)
 
 
-def wait_for_growth(record: Path) -> None:
+def wait_for_lines(record: Path, count: int) -> None:
+    """Waits for a rank to go on, and then for so many training lines of its own."""
     length = length_of(record)
     wait_until(lambda: length_of(record) != length)
+    before = training_lines(record)
+    wait_until(lambda: training_lines(record) >= before + count)
+
+
+def training_lines(record: Path) -> int:
+    return record.read_bytes().count(b'"kind": "train"')
 
 
 def kills(folder: Path, *, count: int, parallel: str, seed: int) -> dict[str, Any]:
@@ -110,8 +118,8 @@ def kills(folder: Path, *, count: int, parallel: str, seed: int) -> dict[str, An
     for number in range(count):
         wait_for_ranks(agent, killed)
         if number % 2:
-            wait_for_growth(record)
-            time.sleep(draw.uniform(0.0, 0.5))
+            wait_for_lines(record, draw.randint(1, 3))
+            time.sleep(draw.uniform(0.0, 0.3))
         else:
             time.sleep(draw.uniform(0.0, 6.0))
         ranks = new_ranks(agent, killed)

@@ -9,7 +9,6 @@ import random
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +38,7 @@ class Result:
 
     files: int = 0
     refused: int = 0
-    by_format: Counter[str] = field(default_factory=Counter)
+    by_format: dict[str, int] = field(default_factory=dict)
     crashes: list[str] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
     slowest_seconds: float = 0.0
@@ -80,7 +79,7 @@ def fuzz(seeds: Iterable[int], folder: Path) -> Result:
         kind = formats[seed % len(formats)]
         path = kind.damage(rng)
         result.files += 1
-        result.by_format[kind.name] += 1
+        result.by_format[kind.name] = result.by_format.get(kind.name, 0) + 1
         begin = time.process_time()
         watch.seen, watch.reading = [], True
         try:

@@ -5,11 +5,14 @@ import re
 import numpy as np
 
 from gptwright.arithmetic.evaluation import EvaluationError, evaluation_error
-from gptwright.arithmetic.trend import OverfitPoint, overfit_point
-from gptwright.diagnose.reading import Reading
+from gptwright.arithmetic.trend import OverfitPoint, Rise, find_rise, overfit_point
+from gptwright.diagnose.reading import Reading, once
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve
+from gptwright.record.evidence import TrainLoss
 
+# A rise is a matter of levels, each the median of several lines.
+LEAST_LINES_FOR_RISE = 20
 # Words for a split that is one piece of text.
 CONTIGUOUS = re.compile(
     r"contiguous|one stretch|cut once|last (?:tenth|part|10)|single (?:file|stretch)", re.IGNORECASE
@@ -65,6 +68,22 @@ def training_loss(reading: Reading) -> Series:
     return evaluated if len(evaluated) and loss_scale(reading) == 1 else train_loss(reading)
 
 
+def correlation_of_lines(reading: Reading) -> float:
+    """How alike neighbouring lines are: 0.9 where the trainer logs a running average that keeps as much."""
+    log = reading.log
+    return 0.9 if log is not None and log.format.train_loss is TrainLoss.SMOOTHED else 0.0
+
+
+@once
+def training_rise(reading: Reading) -> Rise | None:
+    """Whether the training loss ended above the lowest level that it had held; None if not."""
+    loss = train_loss(reading)
+    if len(loss) < LEAST_LINES_FOR_RISE:
+        return None
+    return find_rise(loss.step, loss.value, correlation=correlation_of_lines(reading))
+
+
+@once
 def turning_point(reading: Reading) -> OverfitPoint | None:
     """The best evaluation, if validation has risen from it beyond the noise; None if not."""
     val, train = val_curve(reading), training_loss(reading)

@@ -14,14 +14,13 @@ from gptwright.arithmetic import scaling
 from gptwright.arithmetic.trend import (
     CurveFit,
     Forecast,
-    find_rise,
     fit_curve,
     forecast,
     slope,
 )
 from gptwright.config.schema import TrainConfig
-from gptwright.diagnose.evaluation import turning_point
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.evaluation import training_rise, turning_point
+from gptwright.diagnose.reading import Reading, once
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
@@ -79,6 +78,7 @@ class RunForecast:
         return self.curve.fact(2 * rows // 3), self.curve.fact(rows - 1)
 
 
+@once
 def forecast_run(reading: Reading) -> RunForecast | None:
     """The forecast of a run; None where its curve carries none."""
     curve, last = _curve(reading), reading.progress.last_step
@@ -122,8 +122,11 @@ def _broken(reading: Reading, curve: Series) -> bool:
     """Whether the loss is no measure of progress: not finite, rising, or a sum."""
     train, val = train_loss(reading), val_loss(reading)
     bad = reading.train is not None and bool(reading.train.loss_is_bad.any())
-    rose = len(train) >= 20 and find_rise(train.step, train.value) is not None
-    return bad or rose or (curve.name == train.name and not len(val) and loss_scale(reading) > 1)
+    return (
+        bad
+        or training_rise(reading) is not None
+        or (curve.name == train.name and not len(val) and loss_scale(reading) > 1)
+    )
 
 
 def _curve(reading: Reading) -> Series | None:

@@ -4,7 +4,10 @@ The evidence is what was handed over; the reading adds what arithmetic recovers,
 What cannot be known is None, and no rule may fire on it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar
 
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
@@ -12,6 +15,8 @@ from gptwright.diagnose.sizes import Sizes, sizes_of
 from gptwright.diagnose.speed import Speed, speed_of
 from gptwright.facts import Fact, Origin, derived
 from gptwright.record.evidence import EvalLines, LogEvidence, RunEvidence, TrainLines
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Reading:
         progress: how far it came.
         mfu: the share of this device's peak, from 0 to 1.
         planned_seconds: how long the planned steps take, where a plan or a log tells the speed.
+        answers: of questions that were put to it before (`once`).
     """
 
     evidence: RunEvidence
@@ -62,6 +68,9 @@ class Reading:
     progress: Progress
     mfu: Fact | None
     planned_seconds: Fact | None
+    answers: dict[Callable[..., Any], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def log(self) -> LogEvidence | None:
@@ -87,6 +96,19 @@ class Reading:
     def starts_from_scratch(self) -> bool:
         """Whether nothing says that the weights came from elsewhere."""
         return (self.settings.word("init_from") or "scratch") in ("scratch", "auto")
+
+
+def once(question: Callable[[Reading], T]) -> Callable[[Reading], T]:
+    """A function of a reading that works only once on each: several rules ask the same of a million rows."""
+
+    @wraps(question)
+    def answer(reading: Reading) -> T:
+        if question not in reading.answers:
+            reading.answers[question] = question(reading)
+        known: T = reading.answers[question]
+        return known
+
+    return answer
 
 
 def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> Reading:

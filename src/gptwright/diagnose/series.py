@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reading import Reading, once
 from gptwright.facts import Fact, logged
 from gptwright.record.arrays import Booleans, Floats, Integers
 
@@ -63,6 +63,7 @@ def one_a_step(step: Integers) -> Integers:
     return rows
 
 
+@once
 def train_loss(reading: Reading) -> Series:
     """Losses of training lines."""
     train = reading.train
@@ -71,6 +72,7 @@ def train_loss(reading: Reading) -> Series:
     return series_of("train_loss", train.step, train.loss, train.line)
 
 
+@once
 def eval_train_loss(reading: Reading) -> Series:
     """Eval-mode losses on training data."""
     evals = reading.evals
@@ -79,6 +81,7 @@ def eval_train_loss(reading: Reading) -> Series:
     return series_of("eval_train_loss", evals.step, evals.train_loss, evals.line)
 
 
+@once
 def val_loss(reading: Reading) -> Series:
     """Validation losses."""
     evals = reading.evals

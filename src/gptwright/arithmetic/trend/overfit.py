@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gptwright.arithmetic.quantiles import normal_quantile, student_quantile
 from gptwright.arithmetic.trend.noise import (
     MEDIAN_TO_SD,
     Floats,
@@ -99,18 +100,16 @@ def overfit_point(
 
 def _bound(y: Floats, at: Floats, standard_error: float | None, places: int) -> float:
     """What the difference of two evaluations reaches by noise once in a thousand runs."""
-    from scipy.special import ndtri, stdtrit
-
     chance = 1 - FALSE_ALARM / places
     if standard_error is not None:
-        return float(ndtri(chance)) * max(standard_error, LEAST_NOISE)
+        return normal_quantile(chance) * max(standard_error, LEAST_NOISE)
     noise = noise_of(y, at)
     if noise is None:
         sd = MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y, at, 1))))
     else:
         sd = noise.sd
     degrees = max(len(y) / POINTS_PER_DEGREE, 2.0)
-    return float(stdtrit(degrees, chance)) * max(sd, LEAST_NOISE)
+    return student_quantile(degrees, chance) * max(sd, LEAST_NOISE)
 
 
 def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, bool | None]:

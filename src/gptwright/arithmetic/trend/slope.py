@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gptwright.arithmetic.quantiles import normal_quantile, student_quantile
 from gptwright.arithmetic.trend.noise import Floats, Numbers, finite_pairs, noise_of
 
 # A chord lies above a falling curve by up to an eighth of the bend between two intervals; intervals where the
@@ -62,17 +63,15 @@ def slope(
     y, x = finite_pairs(values, steps)
     if len(y) < 3:
         return None
-    from scipy.special import ndtri, stdtrit
-
     centred = x - x.mean()
     spread = float(centred @ centred)
     per_step = float(centred @ y) / spread
     if noise is None:
         residuals = y - y.mean() - per_step * centred
         noise = math.sqrt(float(residuals @ residuals) / (len(y) - 2))
-        quantile = float(stdtrit(len(y) - 2, (1 + level) / 2))
+        quantile = student_quantile(len(y) - 2, (1 + level) / 2)
     else:
-        quantile = float(ndtri((1 + level) / 2))
+        quantile = normal_quantile((1 + level) / 2)
     error = noise / math.sqrt(spread)
     return Slope(per_step, error, per_step - quantile * error, per_step + quantile * error)
 

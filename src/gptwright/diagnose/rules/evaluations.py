@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gptwright.arithmetic.quantiles import student_quantile
 from gptwright.arithmetic.trend import noise_of, offset_between, periodicity
 from gptwright.diagnose.evaluation import (
     CONTIGUOUS,
@@ -125,10 +126,8 @@ def val_below_train(reading: Reading) -> Iterator[Verdict]:
     gaps = val.value[rows_val[late]] - train.value[rows_train[late]]
     mean = float(gaps.mean())
     error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
-    from scipy.special import stdtrit  # a plan never pays for it
-
     # Neighbouring gaps share a split, so the test is asked for one in a thousand and not for one in twenty.
-    threshold = float(stdtrit(len(gaps) - 1, 0.9995))
+    threshold = student_quantile(len(gaps) - 1, 0.9995)
     if mean > -SMALL_GAP or mean > -threshold * error:
         return
     last = int(rows_val[late[-1]])

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.trend import find_rise, find_spikes
+from gptwright.arithmetic.trend import find_spikes
+from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import first_loss, first_train_loss, loss_scale, uniform_loss
 from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_loss
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
-from gptwright.record.evidence import TrainLoss
 
 # GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
 # micro-batch scatters by another 0.2.
@@ -156,9 +156,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     Sources: nanoGPT issues 137 and 554; Wortsman et al. 2023 (arXiv 2309.14322).
     """
     loss = train_loss(reading)
-    if len(loss) < 20:
-        return
-    rise = find_rise(loss.step, loss.value, correlation=_correlation(reading))
+    rise = training_rise(reading)
     if rise is None or any(jump for jump in _rate_jumps(reading) if jump[1] <= rise.began + 1):
         return
     row = int(np.searchsorted(loss.step, rise.began))
@@ -188,12 +186,6 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
             )
         ],
     )
-
-
-def _correlation(reading: Reading) -> float:
-    """How alike neighbouring lines are: 0.9 where the trainer logs a running average that keeps as much."""
-    log = reading.log
-    return 0.9 if log is not None and log.format.train_loss is TrainLoss.SMOOTHED else 0.0
 
 
 def _norm_growth(reading: Reading, step: int) -> tuple[str, list[Fact]] | None:
@@ -232,7 +224,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     jumps = [step for _, step, _ in _rate_jumps(reading)]
     spikes = [
         spike
-        for spike in find_spikes(loss.step, loss.value, correlation=_correlation(reading))
+        for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
         if spike.recovered_at is not None and not any(step <= spike.peak for step in jumps)
     ]
     if not spikes:

@@ -7,8 +7,9 @@ must come out even, and infinity is no fact.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from gptwright.facts import Fact, Value, logged
@@ -125,10 +126,16 @@ class Header:
         self.weight = weight
         self._names = PLACEHOLDER.findall(template)
         self._means = [Said(name, value) for name, value in means.items()]
-        self._mark = mark_of(PLACEHOLDER.sub("{}", template))
-        self._search = re.compile(
-            PLACEHOLDER.sub(lambda found: f"({_pattern(found[1], found[2])})", template), re.ASCII
-        ).search
+        self._template = template
+
+    @cached_property
+    def _mark(self) -> str:
+        return mark_of(PLACEHOLDER.sub("{}", self._template))
+
+    @cached_property
+    def _search(self) -> Callable[[str], re.Match[str] | None]:
+        pattern = PLACEHOLDER.sub(lambda found: f"({_pattern(found[1], found[2])})", self._template)
+        return re.compile(pattern, re.ASCII).search
 
     def search(self, text: str) -> re.Match[str] | None:
         """The first such line in a text."""

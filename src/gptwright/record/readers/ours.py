@@ -35,8 +35,9 @@ TRAIN_ROW = Columns(
 )
 EVAL_FIELDS = ("step", "train_loss", "val_loss", "train_loss_standard_error", "val_loss_standard_error")
 EVAL_ROW = Columns("eval", "step", "train_loss", "val_loss", "train_standard_error", "val_standard_error")
-# How `MetricsFile` begins a training line.
-TRAIN_LINES = re.compile(r'(?:\{"v": 1, "kind": "train", [^\n]*\n)++')
+# How `MetricsFile` begins a training line, and where a line ends that none follows.
+TRAIN_LINE = '{"v": 1, "kind": "train", '
+END_OF_TRAIN_LINES = re.compile(rf"\n(?!{re.escape(TRAIN_LINE)})")
 # No machine has an exabyte.
 MOST_MEMORY = 2**60
 # Names of the start record → names of the header.
@@ -137,8 +138,10 @@ def _number(value: object) -> float:
 
 
 def _end_of_train_lines(text: str, begin: int) -> int:
-    found = TRAIN_LINES.match(text, begin)
-    return begin if found is None else found.end()
+    if not text.startswith(TRAIN_LINE, begin):
+        return begin
+    found = END_OF_TRAIN_LINES.search(text, begin)
+    return found.end() if found is not None else text.rfind("\n", begin) + 1 or begin
 
 
 def _train_rows(text: str) -> Floats | None:

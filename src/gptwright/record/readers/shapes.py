@@ -7,6 +7,7 @@ the trainer prints around it, so that one which was cut is not read.
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -52,14 +53,27 @@ class Shape(Columns):
     def __init__(self, kind: str, template: str, *, weight: float = 1.0, check: Check | None = None) -> None:
         super().__init__(kind, *PLACEHOLDER.findall(template))
         self.weight = weight
+        self._template = template
         self._check = check
-        self._search = re.compile(PLACEHOLDER.sub(_captured, template), re.ASCII).search
-        self._mark = mark_of(PLACEHOLDER.sub("{}", template))
         self._simple = not any(field.pattern == GROUPED for field in self.fields) and "?" not in template
-        plain = template
+
+    # A log is read by one or two readers; the patterns of the others are never compiled.
+
+    @cached_property
+    def run(self) -> Run | None:
+        """What reads many such lines at once; None where the shape is no plain text with numbers."""
+        plain = self._template
         for decoration in DECORATIONS:
             plain = plain.removeprefix(decoration).removesuffix(decoration)
-        self.run = Run(plain) if check is None and is_plain(plain) else None
+        return Run(plain) if self._check is None and is_plain(plain) else None
+
+    @cached_property
+    def _mark(self) -> str:
+        return mark_of(PLACEHOLDER.sub("{}", self._template))
+
+    @cached_property
+    def _search(self) -> Callable[[str, int], re.Match[str] | None]:
+        return re.compile(PLACEHOLDER.sub(_captured, self._template), re.ASCII).search
 
     def search(self, text: str, begin: int = 0) -> re.Match[str] | None:
         """The first such line in the text, from `begin` on."""
