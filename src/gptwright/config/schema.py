@@ -152,6 +152,9 @@ class TrainConfig:
 
     # machine
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")
+    threads: int = setting(
+        0, "threads on a CPU; 0: all, or fewer by measurement where other processes are busy", least=0
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "dtype of matrix multiplications; weights stay float32"
     )

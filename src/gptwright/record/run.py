@@ -158,6 +158,14 @@ class RunFolder:
         folder = dataset.get("folder") if isinstance(dataset, dict) else None
         return Path(folder) if isinstance(folder, str) else None
 
+    def threads_on(self, device: str) -> int | None:
+        """With how many threads the run has computed, if it was on this device."""
+        machine = self.read_facts().get("machine")
+        if not isinstance(machine, dict) or machine.get("device") != device:
+            return None
+        threads = machine.get("threads")
+        return threads if isinstance(threads, int) and threads > 0 else None
+
     def rebuild_log(self) -> None:
         """Makes log.txt again from the metrics."""
         replace_text(self.log_path, log_text(read_metrics(self.metrics_path)))

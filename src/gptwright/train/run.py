@@ -168,7 +168,9 @@ def _prepared_resume(
     start = None
     if chosen.name is None:
         loaded, start = shared_start(loaded, lambda _: None, world=world)
-    session = build_session(loaded, dataset_folder=Path(folder) if folder else None, start=start, world=world)
+    session = build_session(
+        loaded, dataset_folder=Path(folder) if folder else None, start=start, world=world, before=run
+    )
     if session.replica.sharded:
         require_shared_folder(run, world)
     if chosen.name is None:

@@ -33,12 +33,14 @@ from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
+from gptwright.record.run import RunFolder
 from gptwright.train.distributed import World
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
+from gptwright.train.threads import OthersLoad, choose_threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ def build_session(
     dataset_folder: Path | None = None,
     start: ForeignModel | None = None,
     world: World | None = None,
+    before: RunFolder | None = None,
 ) -> Session:
     """Checks a config against this machine and its dataset, and builds model and optimizer.
 
@@ -108,11 +111,12 @@ def build_session(
         dataset_folder: where a resumed run found its dataset, used if the name no longer leads there.
         start: weights to begin with, of the shape that the settings have; the first process's are taken.
         world: the processes that train it, each of which calls this; this one alone if None.
+        before: the run that goes on.
 
     Raises:
         GptwrightError: of the kind of whatever is wrong.
     """
-    config, world = loaded.config, world or World()
+    config, world, load = loaded.config, world or World(), OthersLoad()
     world.set_timeout(config.rank_timeout)
     device = find_device(world.device_request(config.device))
     precision, compiled, choices = choose_precision(
@@ -141,6 +145,14 @@ def build_session(
     replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
     sampler = _build_sampler(config, dataset, id_limit, cut)
     peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)
+    threads = choose_threads(
+        model,
+        precision,
+        load if world.size == 1 else None,
+        asked=config.threads,
+        before=None if before is None else before.threads_on(device.name),
+        rows=config.batch_size,
+    )
     return Session(
         config=config,
         world=world,
@@ -163,7 +175,7 @@ def build_session(
             *startup_facts(
                 loaded,
                 device=device,
-                choices=choices,
+                choices=[*choices, *([] if threads is None else [threads])],
                 dataset=dataset,
                 shape=shape,
                 vocabulary=vocabulary,

@@ -1,0 +1,136 @@
+"""Threads of a CPU run: all on a quiet machine, fewer where they are quicker, the same after a resume."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.load import load_config
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Fact, Origin
+from gptwright.hardware.detect import find_device
+from gptwright.model.gpt import GPT
+from gptwright.record.run import RunFolder
+from gptwright.train import threads
+from gptwright.train.precision import Precision
+from gptwright.train.run import prepare_new, prepare_resume
+from gptwright.train.threads import OthersLoad, choose_threads, seconds_of
+
+
+class Load(OthersLoad):
+    """Others that use a given number of cores."""
+
+    def __init__(self, used: float) -> None:
+        super().__init__()
+        self.used = used
+
+    def cores(self) -> float:
+        return self.used
+
+
+@pytest.fixture(autouse=True)
+def eight_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    config = TrainConfig(n_layer=1, n_head=1, n_embd=8, block_size=8, dropout=0.5)
+    return GPT(ModelShape.of(config, 16))
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """What a pass takes with each number of threads; asking for another is an error."""
+    seconds: dict[int, float] = {}
+    monkeypatch.setattr(threads, "seconds_of", lambda model, precision, count, rows: seconds[count])
+    return seconds
+
+
+def choose(model: GPT, used: float | None, *, asked: int = 0, before: int | None = None) -> Fact:
+    precision = Precision(find_device("cpu"), "float32")
+    load = None if used is None else Load(used)
+    fact = choose_threads(model, precision, load, asked=asked, before=before, rows=2)
+    assert fact is not None
+    assert fact.value == torch.get_num_threads()
+    return fact
+
+
+@pytest.mark.usefixtures("timed")
+@pytest.mark.parametrize("used", [None, 0.0, 0.1, 0.24])
+def test_a_quiet_machine_is_taken_whole_and_not_timed(model: GPT, used: float | None) -> None:
+    assert choose(model, used).value == 8
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        ({8: 0.9, 6: 0.3, 4: 0.35}, 6),
+        ({8: 0.9, 6: 0.5, 4: 0.35}, 4),
+        ({8: 0.30, 6: 0.27, 4: 0.4}, 8),
+    ],
+)
+def test_beside_others_the_quickest_is_taken_if_it_is_worth_it(
+    model: GPT, timed: dict[int, float], seconds: Mapping[int, float], chosen: int
+) -> None:
+    timed.update(seconds)
+    fact = choose(model, 1.4)
+    assert fact.value == chosen
+    assert fact.origin is Origin.MEASURED
+    assert "others use 1.4 cores" in fact.reason
+    assert f"{seconds[8] * 1000:.0f} ms with 8" in fact.reason
+
+
+@pytest.mark.usefixtures("timed")
+def test_what_is_asked_for_and_what_was_before_are_kept(model: GPT) -> None:
+    assert choose(model, 5.0, asked=3, before=2).value == 3
+    assert choose(model, 5.0, before=2).value == 2
+
+
+def test_more_threads_than_this_process_may_use_are_not_kept(model: GPT, timed: dict[int, float]) -> None:
+    timed.update({8: 0.1, 6: 0.1, 4: 0.1})
+    assert choose(model, 1.4, before=64).value == 8
+
+
+def test_a_pass_is_timed_without_a_trace(model: GPT) -> None:
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    draws = torch.get_rng_state()
+    assert seconds_of(model, Precision(find_device("cpu"), "float32"), 2, 2) > 0
+    assert torch.equal(torch.get_rng_state(), draws)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.get_num_threads() == 8
+
+
+def test_another_process_is_seen_and_this_one_is_not() -> None:
+    load = OthersLoad()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        end = time.process_time() + 0.5
+        while time.process_time() < end:
+            pass
+        used = load.cores()
+        other.kill()
+    # It gets half a core at least where one core is shared by the two.
+    assert used > 0.25
+
+
+def test_a_run_goes_on_with_the_threads_that_it_had(tiny: Mapping[str, str], tmp_path: Path) -> None:
+    options = dict(tiny) | {"out_dir": str(tmp_path / "run"), "threads": "3"}
+    prepare_new(load_config([], options)).let_go()
+    run = RunFolder(tmp_path / "run")
+    assert run.threads_on(find_device("cpu").name) == 3
+    assert run.threads_on("another machine's CPU") is None
+    torch.set_num_threads(8)
+    prepared = prepare_resume(run, load_config([], options | {"threads": "0"}))
+    prepared.let_go()
+    assert torch.get_num_threads() == 3
+    fact = next(fact for fact in prepared.session.facts if fact.name == "threads used")
+    assert (fact.value, fact.origin) == (3, Origin.LOGGED)
