@@ -10,7 +10,7 @@ from gptwright.config.schema import TrainConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """All that decides the model's parameters, and its dropout."""
+    """All that decides the model's parameters, its dropout, and how many tokens have logits at a time."""
 
     n_layer: int
     n_head: int
@@ -22,6 +22,7 @@ class ModelShape:
     dropout: float
     ingredients: Ingredients = GPT2
     rope_base: float = 10_000.0
+    loss_chunk: int = 0
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -37,6 +38,7 @@ class ModelShape:
             dropout=config.dropout,
             ingredients=config.ingredients,
             rope_base=config.rope_base,
+            loss_chunk=config.loss_chunk,
         )
 
     def count_parameters(self) -> ParameterCount:

@@ -159,6 +159,12 @@ class TrainConfig:
         "auto", "dtype of matrix multiplications; weights stay float32"
     )
     compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
+    loss_chunk: int = setting(
+        0,
+        "tokens whose logits are in memory at a time: a few hundred save gigabytes with GPT-2's vocabulary;"
+        " 0: all, as nanoGPT",
+        least=0,
+    )
     parallel: Literal["auto", "ddp", "fsdp"] = setting(
         "auto",
         "under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments divided"

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.attention import CausalSelfAttention, KeyValueCache
 from gptwright.model.linear import Linear
+from gptwright.model.loss import chunked_cross_entropy, chunked_losses
 from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
 
 INITIAL_STD = 0.02
@@ -170,10 +171,13 @@ class GPT(nn.Module):
 
     def forward(self, tokens_BT: Tensor, targets_BT: Tensor, *, per_window: bool = False) -> Tensor:
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
-        logits_BTV = self.lm_head(self.hidden(tokens_BT))
-        losses = F.cross_entropy(
-            logits_BTV.flatten(0, 1), targets_BT.flatten(), reduction="none" if per_window else "mean"
-        )
+        hidden_NC, targets_N = self.hidden(tokens_BT).flatten(0, 1), targets_BT.flatten()
+        if self.shape.loss_chunk:
+            of_chunks = chunked_losses if per_window else chunked_cross_entropy
+            losses = of_chunks(hidden_NC, self.lm_head.weight, targets_N, self.shape.loss_chunk)
+        else:
+            reduction = "none" if per_window else "mean"
+            losses = F.cross_entropy(self.lm_head(hidden_NC), targets_N, reduction=reduction)
         return losses.view(targets_BT.shape).mean(dim=1) if per_window else losses
 
     def logits(self, tokens_BT: Tensor) -> Tensor:
