@@ -29,7 +29,8 @@ import torch
 import gptwright
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.hardware.detect import find_device, usable_cores
-from gptwright.model.generate import SamplingOptions, generate
+from gptwright.model.drawing import SamplingOptions
+from gptwright.model.generate import generate
 from gptwright.model.gpt import GPT
 
 SHAPE = ModelShape(
