@@ -160,6 +160,14 @@ def test_the_shared_products_of_a_wide_model_change_no_token_either() -> None:
     try:
         cached = tokens_of(model, [0], 15, SamplingOptions(seed=5))
         assert cached == tokens_of(model, [0], 15, SamplingOptions(seed=5), cached=False)
+        batch = Batch(model, rows=3)
+        streams = [Stream(prompt, SamplingOptions(seed=5)) for prompt in ([0], [1, 2], [3] * 9)]
+        for stream in streams:
+            batch.join(stream)
+        for _ in range(15):
+            batch.step()
+        assert streams[0].tokens == [0, *cached]
+        assert streams[2].tokens[9:] == tokens_of(model, [3] * 9, 15, SamplingOptions(seed=5))
     finally:
         torch.set_num_threads(threads)
     assert len(set(cached)) > 10
