@@ -8,6 +8,9 @@ that does nothing else, because threads that wait for each other suffer most. Ra
 rounds, ratios are medians of each round's ratio. `whole` counts from the call to the last token, reading the
 prompt included; `steady` leaves out the first token, and with it the prompt. nanoGPT reads the whole context
 again for every token, so a few tokens are enough where the context is long.
+
+Then several prompts of different lengths side by side as one batch, the sizes in turns: tokens a second of
+all of a batch together, and how many times those of the first size.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -29,7 +32,8 @@ import torch
 import gptwright
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.hardware.detect import find_device, usable_cores
-from gptwright.model.generate import SamplingOptions, generate
+from gptwright.model.drawing import SamplingOptions
+from gptwright.model.generate import Batch, Stream, generate
 from gptwright.model.gpt import GPT
 
 SHAPE = ModelShape(
@@ -69,20 +73,47 @@ class Row:
     ours_steady_ratio: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """Prompts decoded side by side, in tokens a second of all together.
+
+    Attributes:
+        batch: how many.
+        contexts: tokens in each one's prompt.
+        tokens: generated in a round, for each.
+        whole: with the time to read the prompts.
+        steady: after the first token of each.
+        whole_gain: over the first batch size, the median of each round's ratio.
+        steady_gain: the same, after the first token of each.
+    """
+
+    batch: int
+    contexts: list[int]
+    tokens: int
+    whole: float
+    steady: float
+    whole_gain: float
+    steady_gain: float
+
+
 def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     torch.manual_seed(1337)
-    ours = GPT(SHAPE).eval()
+    ours = GPT(replace(SHAPE, n_layer=options.layers)).eval()
     theirs = None if options.nanogpt is None else nanogpt_with_weights_of(ours, options.nanogpt)
     here = machine()
     rows = measure(ours, theirs, options)
+    batches = measure_batches(ours, options)
     print(table(rows))
+    print(batch_table(batches))
     if options.out is not None:
         document = {
             "schema": "gptwright.benchmark.generation/1",
             "machine": here,
             "rounds": options.rounds,
+            "parameters": sum(parameter.numel() for parameter in ours.parameters()),
             "rows": [asdict(row) for row in rows],
+            "batches": [asdict(row) for row in batches],
         }
         options.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
@@ -97,6 +128,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--few", type=int, default=4, help=f"nanoGPT's tokens from context {LONG_CONTEXT} on (default: 4)"
     )
+    made.add_argument(
+        "--batch", type=int, nargs="+", default=[1, 4, 16], help="prompts side by side (default: 1 4 16)"
+    )
+    made.add_argument(
+        "--batch-context", type=int, default=64, help="tokens in their longest prompt (default: 64)"
+    )
+    made.add_argument("--layers", type=int, default=12, help="fewer of them only to try the script")
     made.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default: 3)")
     made.add_argument("--out", type=Path, metavar="FILE", help="write the figures and the machine as JSON")
     return made
@@ -135,6 +173,44 @@ def measure(ours: GPT, theirs: Any, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def measure_batches(ours: GPT, options: argparse.Namespace) -> list[BatchRow]:
+    """All rounds over all batch sizes, in turns."""
+    found: dict[int, list[tuple[float, float]]] = {size: [] for size in options.batch}
+    for _ in range(options.rounds):
+        for size in options.batch:
+            found[size].append(batch_rates(ours, batch_contexts(size, options), options.tokens))
+    first = found[options.batch[0]]
+    rows = []
+    for size, rounds in found.items():
+        whole, steady = zip(*rounds, strict=True)
+        gains = [(a / c, b / d) for (a, b), (c, d) in zip(rounds, first, strict=True)]
+        whole_gain, steady_gain = (median(gain) for gain in zip(*gains, strict=True))
+        contexts = batch_contexts(size, options)
+        rows.append(
+            BatchRow(size, contexts, options.tokens, median(whole), median(steady), whole_gain, steady_gain)
+        )
+    return rows
+
+
+def batch_contexts(size: int, options: argparse.Namespace) -> list[int]:
+    """Lengths of so many prompts, evenly from the longest down."""
+    return [max(1, options.batch_context * (size - index) // size) for index in range(size)]
+
+
+def batch_rates(ours: GPT, contexts: list[int], tokens: int) -> tuple[float, float]:
+    """Tokens a second of all prompts together: with the first token of each, and after it."""
+    batch = Batch(ours, len(contexts))
+    for seed, context in enumerate(contexts):
+        batch.join(Stream(torch.randint(SHAPE.vocab_size, (context,)).tolist(), SamplingOptions(seed=seed)))
+    start = time.perf_counter()
+    times = []
+    for _ in range(tokens):
+        batch.step()
+        times.append(time.perf_counter())
+    made = len(contexts)
+    return made * tokens / (times[-1] - start), made * (tokens - 1) / (times[-1] - times[0])
+
+
 def nanogpt_tokens(context: int, options: argparse.Namespace) -> int:
     tokens: int = options.few if context >= LONG_CONTEXT else options.tokens
     return tokens
@@ -161,7 +237,7 @@ def nanogpt_with_weights_of(ours: GPT, checkout: Path) -> Any:
     config = module.GPTConfig(
         block_size=SHAPE.block_size,
         vocab_size=SHAPE.vocab_size,
-        n_layer=SHAPE.n_layer,
+        n_layer=ours.shape.n_layer,
         n_head=SHAPE.n_head,
         n_embd=SHAPE.n_embd,
         dropout=SHAPE.dropout,
@@ -192,6 +268,18 @@ def table(rows: list[Row]) -> str:
         if row.ours_whole_ratio is not None:
             line += f"   {row.ours_whole_ratio:.1f} × and {row.ours_steady_ratio:.1f} ×"
         lines.append(line)
+    return "\n".join(lines)
+
+
+def batch_table(rows: list[BatchRow]) -> str:
+    """The batches as text."""
+    lines = [f"\n{'batch':>5} {'contexts':>9} {'tokens':>6} {'whole/s':>8} {'steady/s':>8}   gain"]
+    for row in rows:
+        contexts = f"{min(row.contexts)}–{max(row.contexts)}"
+        lines.append(
+            f"{row.batch:>5} {contexts:>9} {row.tokens:>6} {row.whole:>8.2f} {row.steady:>8.2f}"
+            f"   {row.whole_gain:.2f} × and {row.steady_gain:.2f} ×"
+        )
     return "\n".join(lines)
 
 

@@ -71,6 +71,9 @@ def test_the_example_of_the_package_works(tmp_path: Path, monkeypatch: pytest.Mo
     speaker = gptwright.load("out-mine", device="cpu")
     text = gptwright.generate(speaker, "Once", max_new_tokens=7, seed=1)
     assert text == gptwright.generate("out-mine", "Once", max_new_tokens=7, seed=1)
+    texts = gptwright.generate(speaker, ["there", "Once", None], max_new_tokens=7, seed=1)
+    assert texts[1] == text
+    assert texts[2] == gptwright.generate(speaker, max_new_tokens=7, seed=1)
     assert gptwright.diagnose("out-mine").reading.evidence.log is not None
     assert gptwright.compare("out-mine", "out-mine").verdict in ("within-noise", "not-comparable")
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from gptwright.config.load import LoadedConfig
@@ -174,19 +174,36 @@ def load(run: PathLike, *, checkpoint: str | None = None, device: str = "auto") 
     return Speaker.of(Path(run), checkpoint=checkpoint, device=device)
 
 
-def generate(run: "PathLike | Speaker", prompt: str | None = None, **options: Any) -> str:
-    """Text after a prompt.
+@overload
+def generate(run: "PathLike | Speaker", prompt: str | None = None, **options: Any) -> str: ...
+@overload
+def generate(run: "PathLike | Speaker", prompt: Sequence[str | None], **options: Any) -> list[str]: ...
+def generate(
+    run: "PathLike | Speaker", prompt: str | Sequence[str | None] | None = None, **options: Any
+) -> str | list[str]:
+    """Text after a prompt, or after each of several, which are decoded side by side.
+
+    What is said after one prompt does not depend on the others.
 
     Args:
-        run: a run folder, or what `load` gave, which is quicker for many prompts.
-        prompt: None begins a new document.
-        options: those of `Speaker.speak`: max_new_tokens, temperature, top_k, top_p, seed, stop.
+        run: a run folder, or what `load` gave, which is quicker for many calls.
+        prompt: one or several; None begins a new document.
+        options: seed, and those of `Speaker.speak_all`: max_new_tokens, temperature, top_k, top_p, stop,
+            batch_size.
 
     Raises:
-        GptwrightError: the run cannot be loaded, or the prompt has characters that it does not know.
+        GptwrightError: the run cannot be loaded, or a prompt has characters that it does not know.
     """
+    from gptwright.train.speak import Sample
+
     speaker = load(run) if isinstance(run, str | os.PathLike) else run
-    return "".join(speaker.speak(start=prompt, **options))
+    if prompt is None or isinstance(prompt, str):
+        return "".join(speaker.speak(start=prompt, **options))
+    seed = {"seed": options.pop("seed")} if "seed" in options else {}
+    samples = [Sample(start=start, **seed) for start in prompt]
+    for _ in speaker.speak_all(samples, **options):
+        pass
+    return [sample.text for sample in samples]
 
 
 class _Listener:

@@ -1,15 +1,23 @@
 """Rounds of a small workload: ours beside a checkout, with their ratios and the fraction of the peak."""
 
+import importlib.util
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gptwright.bench import trainers
 from gptwright.bench.rounds import run_rounds
+from gptwright.bench.trainers import Others, hf_trainer
 from gptwright.bench.workloads import CHARACTERS, ONE, WORKLOADS, Workload, steps
 from gptwright.config.load import load_config
 from gptwright.errors import ConfigError
+from gptwright.hardware.detect import find_device
+from tests.conftest import Answer
 
+Command = Callable[..., Answer]
 TINY = {"block_size": 32, "batch_size": 4, "n_layer": 1, "n_head": 2, "n_embd": 32, "dropout": 0.0}
 WORKLOAD = Workload(
     about="a model of next to nothing",
@@ -46,7 +54,9 @@ def test_both_do_the_same_work_in_turns(tmp_path: Path) -> None:
     said: list[str] = []
     text = tmp_path / "text.txt"
     text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
-    rows = run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, nanogpt=place, text=text, said=said.append)
+    rows = run_rounds(
+        WORKLOAD, rounds=1, peak_flops=1e11, others=Others(nanogpt=place), text=text, said=said.append
+    )
     assert [row.trainer for row in rows] == ["gptwright", "nanoGPT eager"]
     assert len(said) == 2
     ours, theirs = rows
@@ -60,9 +70,75 @@ def test_both_do_the_same_work_in_turns(tmp_path: Path) -> None:
     assert 1.0 < ours.val_loss < 3.5
 
 
+HF_IS_HERE = all(map(importlib.util.find_spec, ("transformers", "accelerate")))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HF_IS_HERE, reason="needs transformers and accelerate, which `make test` installs")
+def test_two_others_take_turns_and_hugging_faces_trainer_learns_the_same(tmp_path: Path) -> None:
+    said: list[str] = []
+    text = tmp_path / "text.txt"
+    text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
+    others = Others(nanogpt=checkout(tmp_path), hf_trainer=True)
+    work = replace(WORKLOAD, options={**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2})
+    rows = run_rounds(work, rounds=2, peak_flops=1e11, others=others, text=text, said=said.append)
+    names = [row.trainer for row in rows]
+    assert names[:2] == ["gptwright", "nanoGPT eager"]
+    assert names[2].startswith("HF Trainer eager")
+    assert [line.partition(":")[0] for line in said] == names * 2
+    ours, _, theirs = rows
+    for run in theirs.runs:
+        assert 0 < run.step_seconds < run.wall_seconds / 10
+        assert run.peak_bytes > 100e6
+    # The same model on the same text for as many steps: from 2.95 both come down about as far.
+    assert theirs.val_loss == pytest.approx(ours.val_loss, abs=0.3)
+    assert theirs.val_loss < 2.2
+
+
+def test_hugging_faces_trainer_takes_bfloat16_where_the_cpu_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = find_device("cpu")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    compiled = replace(WORKLOAD, compiles=True)
+    for dtypes, name, bf16 in (
+        (("float32",), "HF Trainer eager", False),
+        (("float32", "bfloat16"), "HF Trainer eager, bf16", True),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(trainers, "find_device", lambda _, d=dtypes: replace(cpu, native_dtypes=d))
+            eager, other = hf_trainer(compiled)
+        assert (eager.name, eager.options["bf16"], eager.below_float32) == (name, bf16, bf16)
+        assert (eager.options["compile"], other.options["compile"]) == (False, True)
+        assert other.name == name.replace("eager", "compiled")
+
+
+def test_hugging_faces_trainer_is_asked_for_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "accelerate" else name)
+    with pytest.raises(
+        ConfigError, match=r"needs accelerate, which[\s\S]*pip install transformers accelerate"
+    ):
+        run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, others=Others(hf_trainer=True), text=None, said=print)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    with pytest.raises(ConfigError, match="is for a CPU, and this workload is for cuda"):
+        hf_trainer(WORKLOADS["gpt2-cuda"])
+
+
+def test_whom_to_run_beside(gptwright: Command) -> None:
+    for wrong in (
+        ("--against=nanogpt",),
+        ("--against=hf-trainer=x",),
+        ("--against=nanogpt=a", "--against=nanogpt=b"),
+    ):
+        answer = gptwright("bench", *wrong)
+        assert answer.status == 2
+        assert f"{wrong[-1]} cannot be used" in answer.err
+        assert "--against nanogpt=nanoGPT --against hf-trainer" in answer.err
+
+
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"it has no train\.py, model\.py, configurator\.py"):
-        run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, nanogpt=tmp_path, text=None, said=print)
+        run_rounds(
+            WORKLOAD, rounds=1, peak_flops=1e11, others=Others(nanogpt=tmp_path), text=None, said=print
+        )
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

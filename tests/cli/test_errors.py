@@ -1,5 +1,6 @@
 """Every way in which the input can be wrong: one clear message, exit status 2, nothing half-written."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,7 @@ def test_changed_dataset_and_corrupted_checkpoint(
         ("--top_p=0", "top_p = 0.0 is not above 0 and at most 1"),
         ("--top_p=nan", "top_p = nan is not"),
         ("--start=FILE:nowhere.txt", "the prompt file nowhere.txt cannot be read"),
+        (f"--start=LINES:{os.devnull}", "has no line with a prompt"),
         ("--checkpoint=step-9", "has no checkpoint 'step-9'"),
     ],
 )

@@ -168,9 +168,22 @@ def test_samples_stream_and_obey_their_options(
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("to be")
     assert texts(f"--start=FILE:{prompt}", "--num_samples=2") == first
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("or not\n\nto be\n")
+    several = ("--start=be", f"--start=LINES:{prompts}", "--num_samples=2")
+    said = texts(*several)
+    assert said[4:] == first
+    assert said[:2] == texts("--start=be", "--num_samples=2")
+    assert texts(*several, "--batch_size=2") == texts(*several, "--no_cache") == said
     streamed = gptwright(*common, "--start=to be")
     assert streamed.out == "to be" + first[0] + "\n"
     assert "60 tokens in" in streamed.err
+    assert "together" not in streamed.err
+    starts = ["be", "be", "or not", "or not", "to be", "to be"]
+    printed = gptwright(*common, *several)
+    assert printed.out == "".join(start + text + "\n" for start, text in zip(starts, said, strict=True))
+    assert printed.err.count("--- 60 tokens in") == 6
+    assert "--- together 360 tokens in" in printed.err
     assert gptwright("sample", f"--out_dir={out}", "--max_new_tokens=3").status == 0
     unknown = gptwright(*common, "--start=Ω")
     assert unknown.status == 2

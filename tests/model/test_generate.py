@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptwright.config.ingredients import GPT2, MODERN
-from gptwright.model.generate import SamplingOptions, generate, next_token, window_start
+from gptwright.config.ingredients import GPT2, MODERN, Ingredients
+from gptwright.model.drawing import SamplingOptions, next_token
+from gptwright.model.generate import Batch, Stream, generate, window_start
 from gptwright.model.gpt import GPT
 from gptwright.model.linear import LEAST_WEIGHTS
 from tests.model.models import random_ids, shape_of, vivid_model
@@ -66,6 +67,76 @@ def test_the_cache_changes_no_token(options: SamplingOptions, prompt_length: int
     assert len(set(cached)) > (3 if options.temperature else 1)
 
 
+MADE_OF = [GPT2, MODERN, *(Ingredients(**{name: True}) for name in MODERN.used())]
+# Those below, at and above the block of 16; two alike, and one that is another's beginning.
+PROMPT_LENGTHS = [1, 16, 5, 5, 11, 17, 40, 2]
+
+
+@pytest.mark.parametrize("made_of", MADE_OF, ids=lambda made_of: "+".join(made_of.used()) or "gpt2")
+@pytest.mark.parametrize(
+    "options",
+    [
+        SamplingOptions(temperature=0),
+        SamplingOptions(temperature=1.0, top_k=None, seed=1),
+        SamplingOptions(temperature=0.9, top_k=9, top_p=0.9, seed=2),
+    ],
+    ids=["greedy", "sampled", "top"],
+)
+def test_the_batch_changes_no_token(made_of: Ingredients, options: SamplingOptions) -> None:
+    model = vivid_model(shape_of(tie_weights=False, ingredients=made_of), seed=4).eval()
+    prompts = [random_ids((length,), 23, seed=9).tolist() for length in PROMPT_LENGTHS]
+    count = 2 * 16 + 9
+    batch = Batch(model, rows=len(prompts))
+    streams = [Stream(prompt, options) for prompt in prompts]
+    for stream in streams:
+        batch.join(stream)
+    for _ in range(count):
+        assert {id(stream) for stream, _ in batch.step()} == {id(stream) for stream in streams}
+    alone = [prompt + tokens_of(model, prompt, count, options) for prompt in prompts]
+    assert [stream.tokens for stream in streams] == alone
+    uncached = [prompt + tokens_of(model, prompt, count, options, cached=False) for prompt in prompts]
+    assert alone == uncached
+    assert len(set(map(tuple, (text[-20:] for text in alone)))) > 3
+
+
+@pytest.mark.parametrize("made_of", [GPT2, MODERN], ids=["gpt2", "modern"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_who_comes_and_goes_changes_no_token(made_of: Ingredients, cached: bool) -> None:
+    model = vivid_model(shape_of(tie_weights=False, ingredients=made_of), seed=5).eval()
+    options = [
+        SamplingOptions(temperature=temperature, seed=seed) for seed, temperature in enumerate((1, 0.5, 0))
+    ]
+    waiting = [
+        (Stream(random_ids((length,), 23, seed=length).tolist(), options[length % 3]), length)
+        for length in (3, 21, 1, 14, 8, 2, 30, 1, 9)
+    ]
+    begun = []
+    batch = Batch(model, rows=3, cached=cached)
+    remaining: dict[int, int] = {}
+    while waiting or batch.streams:
+        while waiting and len(batch.streams) < 3:
+            stream, length = waiting.pop(0)
+            begun.append((stream, length))
+            batch.join(stream)
+            remaining[id(stream)] = 5 + 7 * (length % 4)
+        for stream, token in batch.step():
+            assert stream.tokens[-1] == token
+            remaining[id(stream)] -= 1
+            if remaining[id(stream)] == 0:
+                batch.leave(stream)
+    for stream, length in begun:
+        prompt = random_ids((length,), 23, seed=length).tolist()
+        assert stream.tokens == prompt + tokens_of(model, prompt, 5 + 7 * (length % 4), options[length % 3])
+
+
+def test_a_cache_of_just_what_is_needed_is_enough() -> None:
+    model = vivid_model(shape_of(block_size=64)).eval()
+    batch = Batch(model, rows=1, capacity=12)
+    batch.join(Stream([1, 2, 3], SamplingOptions(seed=3)))
+    tokens = [token for _ in range(9) for _, token in batch.step()]
+    assert tokens == tokens_of(model, [1, 2, 3], 9, SamplingOptions(seed=3))
+
+
 def test_each_token_comes_from_the_window_before_it() -> None:
     model = vivid_model(shape_of()).eval()
     text = random_ids((5,), 23).tolist()
@@ -89,6 +160,14 @@ def test_the_shared_products_of_a_wide_model_change_no_token_either() -> None:
     try:
         cached = tokens_of(model, [0], 15, SamplingOptions(seed=5))
         assert cached == tokens_of(model, [0], 15, SamplingOptions(seed=5), cached=False)
+        batch = Batch(model, rows=3)
+        streams = [Stream(prompt, SamplingOptions(seed=5)) for prompt in ([0], [1, 2], [3] * 9)]
+        for stream in streams:
+            batch.join(stream)
+        for _ in range(15):
+            batch.step()
+        assert streams[0].tokens == [0, *cached]
+        assert streams[2].tokens[9:] == tokens_of(model, [3] * 9, 15, SamplingOptions(seed=5))
     finally:
         torch.set_num_threads(threads)
     assert len(set(cached)) > 10

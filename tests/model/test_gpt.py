@@ -10,6 +10,7 @@ from torch import nn
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention
+from gptwright.model.cache import NextTokens
 from gptwright.model.gpt import GPT
 from tests.model.models import random_ids, shape_of, vivid_model
 from tests.model.reference import Reference
@@ -169,23 +170,12 @@ def test_the_loss_is_minus_the_log_probability_that_next_logits_gives() -> None:
     with torch.no_grad():
         loss = model(text[None, :-1], text[None, 1:]).item()
         plain = [model.next_logits(text[None, :end])[0] for end in range(1, 10)]
-        cached = [model.next_logits(text[None, end - 1 : end], cache)[0] for end in range(1, 10)]
+        cached = [
+            model.next_logits(text[None, end - 1 : end], NextTokens(cache, 1))[0] for end in range(1, 10)
+        ]
     for logits in (plain, cached):
         steps = [row.log_softmax(dim=0)[text[at]].item() for at, row in enumerate(logits, start=1)]
         assert loss == pytest.approx(-sum(steps) / len(steps), rel=1e-5)
-
-
-def test_a_cache_that_starts_with_a_prompt_continues_it() -> None:
-    model = vivid_model(shape_of()).eval()
-    text = random_ids((2, 16), 23)
-    cache = model.new_cache(batch=2)
-    with torch.no_grad():
-        whole = model.hidden(text)
-        torch.testing.assert_close(model.hidden(text[:, :9], cache), whole[:, :9], atol=1e-5, rtol=1e-5)
-        for at in range(9, 16):
-            step = model.hidden(text[:, at : at + 1], cache)
-            torch.testing.assert_close(step, whole[:, at : at + 1], atol=1e-5, rtol=1e-5)
-    assert cache.length == cache.capacity == 16
 
 
 def losses_under_dropout(model: GPT, seeds: range) -> list[float]:

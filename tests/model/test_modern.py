@@ -34,10 +34,19 @@ def test_an_odd_head_cannot_turn() -> None:
 def test_a_turned_product_depends_on_the_distance_alone() -> None:
     rotary = Rotary(8, 32)
     query, key = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
-    products = [float((rotary(query, at + 5) * rotary(key, at)).sum()) for at in (0, 3, 20)]
+
+    def turned(x: Tensor, at: int) -> Tensor:
+        y: Tensor = rotary(x, torch.tensor([at]))
+        return y
+
+    products = [float((turned(query, at + 5) * turned(key, at)).sum()) for at in (0, 3, 20)]
     assert products == pytest.approx([products[0]] * 3, abs=1e-5)
-    assert abs(float((rotary(query, 9) * rotary(key, 0)).sum()) - products[0]) > 1e-2
-    assert float(rotary(query, 13).norm()) == pytest.approx(float(query.norm()), rel=1e-6)
+    assert abs(float((turned(query, 9) * turned(key, 0)).sum()) - products[0]) > 1e-2
+    assert float(turned(query, 13).norm()) == pytest.approx(float(query.norm()), rel=1e-6)
+    texts = torch.randn(2, 3, 1, 8)
+    apart = rotary(texts, torch.tensor([[0, 1, 2], [7, 8, 9]]))
+    torch.testing.assert_close(apart[0], rotary(texts[:1], slice(3))[0])
+    torch.testing.assert_close(apart[1], rotary(texts[1:], slice(7, 10))[0])
 
 
 def test_rms_norm_has_a_mean_square_of_one() -> None:

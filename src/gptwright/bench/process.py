@@ -1,6 +1,6 @@
 """A trainer as a whole process: what it printed, when, how long it took and how much memory it held.
 
-Both trainers print nanoGPT's line shapes, so one parser reads both. Times are those of the lines' arrival,
+All trainers print nanoGPT's line shapes, so one parser reads all. Times are those of the lines' arrival,
 which includes start-up, compilation and evaluation.
 """
 

@@ -33,7 +33,7 @@ class Row:
         runs: every round.
         tokens_per_second: of the median step.
         fraction_of_peak: its model FLOPs (`palm`) over the peak measured in the same run; None where its own
-            recipe has another model.
+            recipe has another model, or the peak is not of its dtype.
         wall_seconds: of the whole process.
         peak_bytes: resident memory.
         val_loss: last validation loss that it printed.

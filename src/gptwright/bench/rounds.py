@@ -14,7 +14,7 @@ from pathlib import Path
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.bench.process import Finished
 from gptwright.bench.results import Row
-from gptwright.bench.trainers import DATASET, Trainer, place_nanogpt, trainers_for
+from gptwright.bench.trainers import DATASET, Others, Trainer, place_nanogpt, trainers_for
 from gptwright.bench.workloads import Workload
 from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import open_dataset
@@ -27,7 +27,7 @@ def run_rounds(
     *,
     rounds: int,
     peak_flops: float,
-    nanogpt: Path | None,
+    others: Others,
     text: Path | None,
     said: Callable[[str], None],
 ) -> list[Row]:
@@ -37,19 +37,19 @@ def run_rounds(
         workload: what to do.
         rounds: how often each.
         peak_flops: of the device, measured in this run.
-        nanogpt: a checkout to run beside ours.
+        others: whom to run beside ours.
         text: what to train on; None takes Python's standard library.
         said: is told of every run that ended.
 
     Raises:
-        GptwrightError: a trainer failed, or the checkout is none.
+        GptwrightError: a trainer failed, or cannot be run.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        trainers = list(trainers_for(workload, nanogpt))
+        trainers = list(trainers_for(workload, others))
         prepare_data(folder, workload.tokenizer, text)
-        if nanogpt is not None:
-            place_nanogpt(nanogpt, folder)
+        if others.nanogpt is not None:
+            place_nanogpt(others.nanogpt, folder)
         runs: dict[str, list[Finished]] = {trainer.name: [] for trainer in trainers}
         for number in range(rounds):
             for index, trainer in enumerate(trainers):
@@ -61,7 +61,7 @@ def run_rounds(
 
 
 def prepare_data(folder: Path, tokenizer: str, text: Path | None) -> None:
-    """A dataset that both trainers read, by nanoGPT's cut.
+    """A dataset that all trainers read, by nanoGPT's cut.
 
     Raises:
         RunFailedError: it could not be prepared.
@@ -92,7 +92,7 @@ def _row(
         trainer=trainer.name,
         runs=tuple(own),
         tokens_per_second=config.sequences_per_step * config.block_size / step,
-        fraction_of_peak=None if trainer.preset else seconds_at_peak / step,
+        fraction_of_peak=None if trainer.preset or trainer.below_float32 else seconds_at_peak / step,
         wall_seconds=statistics.median(run.wall_seconds for run in own),
         peak_bytes=statistics.median(run.peak_bytes for run in own),
         val_loss=statistics.median(run.val_loss for run in own),

@@ -1,5 +1,8 @@
-"""The trainers that `bench` can run: ours, and an unchanged checkout of nanoGPT, eager and compiled."""
+"""The trainers that `bench` can run: ours, and, eager and compiled, an unchanged checkout of nanoGPT and
+Hugging Face's Trainer with its GPT-2.
+"""
 
+import importlib.util
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -9,9 +12,11 @@ from pathlib import Path
 from gptwright.bench.process import Finished, run_trainer
 from gptwright.bench.workloads import Workload
 from gptwright.errors import ConfigError
+from gptwright.hardware.detect import find_device
 
 DATASET = "benchmark"
 NANOGPT_FILES = ("train.py", "model.py", "configurator.py")
+HF_PACKAGES = ("transformers", "accelerate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +28,14 @@ class Trainer:
         command: the process, without options.
         options: beside the workload's.
         preset: a recipe of its own, instead of the workload's options.
+        below_float32: whether it multiplies matrices in less than a CPU's peak is measured in.
     """
 
     name: str
     command: tuple[str, ...]
     options: Mapping[str, object] = field(default_factory=dict)
     preset: str | None = None
+    below_float32: bool = False
 
     def run(self, workload: Workload, folder: Path, out_dir: str) -> Finished:
         """Does the workload as a process of its own.
@@ -65,15 +72,48 @@ def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
             f"{checkout} is no checkout of nanoGPT: it has no {', '.join(missing)}",
             fix="git clone https://github.com/karpathy/nanoGPT, then --against nanogpt=nanoGPT",
         )
-    modes = [False, True] if workload.compiles else [False]
     return [
         Trainer(
-            name=f"nanoGPT {'compiled' if compiled else 'eager'}",
+            name=f"nanoGPT {mode}",
             command=(sys.executable, "train.py"),
-            options={"compile": compiled},
+            options={"compile": mode == "compiled"},
         )
-        for compiled in modes
+        for mode in modes(workload)
     ]
+
+
+def hf_trainer(workload: Workload) -> list[Trainer]:
+    """Hugging Face's Trainer in each of its modes; in bfloat16 where this CPU multiplies it in hardware.
+
+    Raises:
+        ConfigError: its packages are missing, or the workload is none for a CPU.
+    """
+    missing = [name for name in HF_PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--against hf-trainer needs {' and '.join(missing)}, which is not installed",
+            fix=f"pip install {' '.join(HF_PACKAGES)}",
+        )
+    if workload.device != "cpu":
+        raise ConfigError(
+            f"--against hf-trainer is for a CPU, and this workload is for {workload.device}",
+            fix="gptwright bench laptop baby gpt2 --against hf-trainer",
+        )
+    bf16 = "bfloat16" in find_device("cpu").native_dtypes
+    return [
+        Trainer(
+            name=f"HF Trainer {mode}{', bf16' if bf16 else ''}",
+            command=(sys.executable, "-m", "gptwright.bench.hf_trainer"),
+            options={"compile": mode == "compiled", "bf16": bf16},
+            below_float32=bf16,
+        )
+        for mode in modes(workload)
+    ]
+
+
+def modes(workload: Workload) -> list[str]:
+    """How the others are run."""
+    return ["eager", "compiled"] if workload.compiles else ["eager"]
 
 
 def place_nanogpt(checkout: Path, folder: Path) -> None:
@@ -82,8 +122,23 @@ def place_nanogpt(checkout: Path, folder: Path) -> None:
         shutil.copy(checkout / name, folder)
 
 
-def trainers_for(workload: Workload, nanogpt_checkout: Path | None) -> Iterable[Trainer]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Whom to run beside ours.
+
+    Attributes:
+        nanogpt: a checkout of nanoGPT.
+        hf_trainer: whether Hugging Face's Trainer.
+    """
+
+    nanogpt: Path | None = None
+    hf_trainer: bool = False
+
+
+def trainers_for(workload: Workload, others: Others) -> Iterable[Trainer]:
     """Ours first, then the others."""
     yield ours(workload)
-    if nanogpt_checkout is not None:
-        yield from nanogpt(workload, nanogpt_checkout)
+    if others.nanogpt is not None:
+        yield from nanogpt(workload, others.nanogpt)
+    if others.hf_trainer:
+        yield from hf_trainer(workload)

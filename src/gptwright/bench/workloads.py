@@ -25,11 +25,11 @@ class Workload:
     Attributes:
         about: a line for people.
         tokenizer: of the data, as `prepare` takes it.
-        options: what both trainers are given.
+        options: what every trainer is given.
         device: `cpu` or `cuda`.
         preset: what gptwright is given instead: its own recipe for the same goal.
         warm_up: first steps whose time does not count.
-        compiles: whether nanoGPT is tried compiled as well.
+        compiles: whether the others are tried compiled as well.
         target: a validation loss; the wall time until a run has it is compared, and no step's.
     """
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,22 +10,31 @@ from gptwright.bench.workloads import WORKLOADS
 from gptwright.cli.options import json_option, print_json
 from gptwright.errors import ConfigError
 
+if TYPE_CHECKING:
+    from gptwright.bench.trainers import Others
+
 NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.items())
 
 
 @click.command(
-    help=f"""Measure this machine, and gptwright beside another trainer in the same run.
+    help=f"""Measure this machine, and gptwright beside other trainers in the same run.
 
     Without WORKLOAD it measures peaks and the workload that fits the device here. With --against
-    nanogpt=PATH an unchanged checkout of nanoGPT does the same work in turns, eager and compiled; the figures
-    are medians over the rounds, and ratios the medians of each round's ratio.
+    nanogpt=PATH an unchanged checkout of nanoGPT does the same work in turns, eager and compiled, and with
+    --against hf-trainer, on a CPU, Hugging Face's Trainer with its GPT-2; the figures are medians over the
+    rounds, and ratios the medians of each round's ratio.
 
     \b
     Workloads:{NAMES}
     """
 )
 @click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)))
-@click.option("--against", metavar="nanogpt=PATH", help="A checkout of nanoGPT to run beside ours.")
+@click.option(
+    "--against",
+    metavar="TRAINER",
+    multiple=True,
+    help="Whom to run beside ours: nanogpt=PATH, a checkout, or hf-trainer; may be given twice.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each.")
 @click.option(
     "--text",
@@ -36,7 +45,7 @@ NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.ite
 @json_option
 def command(
     workload: tuple[str, ...],
-    against: str | None,
+    against: tuple[str, ...],
     rounds: int,
     text: Path | None,
     out: Path | None,
@@ -51,7 +60,7 @@ def command(
     from gptwright.report.bench import show_peaks, show_rows
     from gptwright.report.terminal import console_for
 
-    checkout = _checkout(against)
+    others = _others(against)
     device = find_device("auto")
     peaks = measure_peaks(device)
     if not as_json:
@@ -63,7 +72,7 @@ def command(
             WORKLOADS[name],
             rounds=rounds,
             peak_flops=peaks.matmul_flops,
-            nanogpt=checkout,
+            others=others,
             text=text,
             said=lambda line: click.echo(line, err=True),
         )
@@ -76,12 +85,20 @@ def command(
         print_json(document)
 
 
-def _checkout(against: str | None) -> Path | None:
-    if against is None:
-        return None
-    name, _, path = against.partition("=")
-    if name != "nanogpt" or not path:
-        raise ConfigError(
-            f"--against={against} is not known", why="it takes nanogpt=PATH", fix="--against nanogpt=nanoGPT"
-        )
-    return Path(path)
+def _others(against: tuple[str, ...]) -> "Others":
+    from gptwright.bench.trainers import Others
+
+    checkout, hf_trainer = None, False
+    for given in against:
+        name, _, path = given.partition("=")
+        if name == "nanogpt" and path and checkout is None:
+            checkout = Path(path)
+        elif given == "hf-trainer":
+            hf_trainer = True
+        else:
+            raise ConfigError(
+                f"--against={given} cannot be used",
+                why="it takes nanogpt=PATH once, and hf-trainer",
+                fix="--against nanogpt=nanoGPT --against hf-trainer",
+            )
+    return Others(nanogpt=checkout, hf_trainer=hf_trainer)

@@ -1,7 +1,10 @@
-"""Text generation with a key-value cache.
+"""Text generation with a key-value cache, for one sequence or a batch of them.
 
 A step reads every weight once, so on a CPU its time is the model's bytes over the memory bandwidth; without
-the cache it would also redo the whole context.
+the cache it would also redo the whole context. For a batch the weights are read once as well, so it costs
+little more than one sequence until the machine is busy with products. Sequences join and leave between steps;
+each has its own length, window, settings and generator of random numbers, so its tokens do not depend on its
+neighbours beyond floating-point noise in the logits.
 
 Learned positions make a cache worthless once the window slides, because every token's position changes.
 So the window moves in jumps of half a block: when the block is full, its older half is dropped, the younger
@@ -9,46 +12,14 @@ half is read in again, and half a block of cheap steps follows. The uncached pat
 both give the same tokens under the same seed.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from gptwright.errors import ConfigError
+from gptwright.model.cache import Beginnings, NextTokens
+from gptwright.model.drawing import SamplingOptions, next_token
 from gptwright.model.gpt import GPT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingOptions:
-    """How the next token is drawn.
-
-    Attributes:
-        temperature: divides the logits; 0 takes the likeliest token.
-        top_k: keep only the k likeliest tokens; None keeps all.
-        top_p: keep the fewest likeliest tokens whose probabilities reach p; None keeps all.
-        seed: of the draws.
-    """
-
-    temperature: float = 0.8
-    top_k: int | None = 200
-    top_p: float | None = None
-    seed: int = 1337
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.temperature) or self.temperature < 0:
-            raise ConfigError(
-                f"temperature = {self.temperature} is not a number from 0 up",
-                why="logits are divided by it; 0 takes the likeliest token",
-                fix="--temperature=0.8",
-            )
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(
-                f"top_p = {self.top_p} is not above 0 and at most 1",
-                why="it is the probability that the kept tokens reach together",
-                fix="--top_p=0.95",
-            )
 
 
 def window_start(length: int, block_size: int) -> int:
@@ -62,24 +33,100 @@ def window_start(length: int, block_size: int) -> int:
     return -(-(length - block_size) // jump) * jump
 
 
-def next_token(logits_V: Tensor, options: SamplingOptions, generator: torch.Generator) -> int:
-    """Draws one id from logits `[V]`: temperature first, then top-k, then top-p."""
-    if options.temperature == 0:
-        return int(logits_V.argmax())
-    # The likeliest stays at 0 however small the temperature is; dividing first would overflow.
-    logits_V = ((logits_V - logits_V.max()).double().cpu() / options.temperature).float()
-    if options.top_k is not None and options.top_k < logits_V.numel():
-        kth = logits_V.topk(options.top_k).values[-1]
-        logits_V = logits_V.masked_fill(logits_V < kth, -torch.inf)
-    probabilities_V = logits_V.softmax(dim=0)
-    if options.top_p is not None:
-        sorted_V, order_V = probabilities_V.sort(descending=True)
-        # A token stays if those before it have not yet reached p. The first does even where p is so small
-        # that it is 0 in float32.
-        beyond_V = sorted_V.cumsum(dim=0) - sorted_V >= options.top_p
-        beyond_V[0] = False
-        probabilities_V[order_V[beyond_V]] = 0
-    return int(torch.multinomial(probabilities_V, 1, generator=generator))
+class Stream:
+    """One sequence in a batch.
+
+    Args:
+        prompt: at least one id.
+        options: how its tokens are drawn.
+
+    Attributes:
+        tokens: the prompt and what was drawn.
+    """
+
+    def __init__(self, prompt: Iterable[int], options: SamplingOptions) -> None:
+        self.tokens = list(prompt)
+        self.window = -1
+        self._options = options
+        self._generator = torch.Generator().manual_seed(options.seed)
+
+    def draw(self, logits_V: Tensor) -> int:
+        """Draws the next token and appends it."""
+        token = next_token(logits_V, self._options, self._generator)
+        self.tokens.append(token)
+        return token
+
+
+class Batch:
+    """Streams that get one token each with every step.
+
+    Args:
+        model: in eval mode.
+        rows: most streams at a time.
+        capacity: most tokens of a stream that the cache can hold; None: the block. Less is enough where all
+            texts stay shorter.
+        cached: False recomputes each context for every token: the slow reference.
+    """
+
+    def __init__(self, model: GPT, rows: int, *, capacity: int | None = None, cached: bool = True) -> None:
+        self._model = model
+        self._cache = model.new_cache(rows, capacity=capacity) if cached else None
+        self.streams: list[Stream] = []
+
+    def join(self, stream: Stream) -> None:
+        """Takes a stream in, from the next step on."""
+        self.streams.append(stream)
+
+    def leave(self, stream: Stream) -> None:
+        """Lets a stream go; the last one takes its row."""
+        row, last = self.streams.index(stream), len(self.streams) - 1
+        if self._cache is not None and row != last:
+            self._cache.move(last, row)
+        self.streams[row] = self.streams[last]
+        self.streams.pop()
+
+    def step(self) -> list[tuple[Stream, int]]:
+        """The next token of every stream, in no promised order."""
+        with torch.inference_mode():
+            logits_BV = self._logits().cpu()
+            return [(s, s.draw(logits_V)) for s, logits_V in zip(self.streams, logits_BV, strict=True)]
+
+    def _logits(self) -> Tensor:
+        """Logits `[B, V]` of the streams' next tokens."""
+        cache, block_size = self._cache, self._model.shape.block_size
+        moved = []
+        for row, stream in enumerate(self.streams):
+            window = window_start(len(stream.tokens), block_size)
+            if window != stream.window:
+                stream.window = window
+                moved.append(row)
+        if cache is None:
+            contexts = [stream.tokens[stream.window :] for stream in self.streams]
+            return torch.cat([self._model.next_logits(self._ids([context])) for context in contexts])
+        self._read(moved)
+        last = self._ids([stream.tokens[-1:] for stream in self.streams])
+        return self._model.next_logits(last, NextTokens(cache, len(self.streams)))
+
+    def _read(self, rows: Sequence[int]) -> None:
+        """Fills rows with all but the last token of their windows.
+
+        Those of about the same length are read together, so that at most half of what is read is padding.
+        """
+        assert self._cache is not None
+        alike: dict[int, list[tuple[int, list[int]]]] = {}
+        for row in rows:
+            stream = self.streams[row]
+            self._cache.clear(row)
+            if context := stream.tokens[stream.window : -1]:
+                alike.setdefault(len(context).bit_length(), []).append((row, context))
+        for group in alike.values():
+            lengths = [len(context) for _, context in group]
+            longest = max(lengths)
+            padded = [context + [0] * (longest - len(context)) for _, context in group]
+            self._model.hidden(self._ids(padded), Beginnings(self._cache, [row for row, _ in group], lengths))
+
+    def _ids(self, rows: list[list[int]]) -> Tensor:
+        return torch.tensor(rows, device=self._model.device)
 
 
 def generate(
@@ -93,21 +140,8 @@ def generate(
         options: how tokens are drawn.
         cached: False recomputes the context for every token: the slow reference.
     """
-    generator = torch.Generator().manual_seed(options.seed)
-    tokens = list(prompt)
-    cache = model.new_cache() if cached else None
-    cache_start = 0
-    block_size = model.shape.block_size
+    batch = Batch(model, rows=1, cached=cached)
+    batch.join(Stream(prompt, options))
     while True:
-        start = window_start(len(tokens), block_size)
-        if cache is not None:
-            if start != cache_start:
-                cache.clear()
-                cache_start = start
-            start += cache.length
-        with torch.inference_mode():
-            context_1T = torch.tensor([tokens[start:]], device=model.device)
-            logits_V = model.next_logits(context_1T, cache)[0]
-            token = next_token(logits_V, options, generator)
-        tokens.append(token)
-        yield token
+        for _, token in batch.step():
+            yield token

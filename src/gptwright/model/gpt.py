@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.model.attention import CausalSelfAttention, KeyValueCache
+from gptwright.model.attention import CausalSelfAttention
+from gptwright.model.cache import KeyValueCache, Pass
 from gptwright.model.linear import Linear
 from gptwright.model.loss import chunked_cross_entropy, chunked_losses
 from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
@@ -76,10 +77,10 @@ class Block(nn.Module):
         self.mlp = MLP(shape)
 
     def forward(
-        self, x_BTC: Tensor, *, layer: int, cache: KeyValueCache | None = None, rotary: Rotary | None = None
+        self, x_BTC: Tensor, *, layer: int, cached: Pass | None = None, rotary: Rotary | None = None
     ) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`."""
-        x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cache=cache, rotary=rotary)
+        x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cached=cached, rotary=rotary)
         y_BTC: Tensor = x_BTC + self.mlp(self.ln_2(x_BTC))
         return y_BTC
 
@@ -133,35 +134,30 @@ class GPT(nn.Module):
         """Where the weights are."""
         return self.lm_head.weight.device
 
-    def hidden(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+    def hidden(self, tokens_BT: Tensor, cached: Pass | None = None) -> Tensor:
         """The normalized residual stream `[B, T, C]` after the last block.
 
         Args:
             tokens_BT: ids, at most `block_size` together with what the cache holds.
-            cache: what came before, continued by these tokens.
+            cached: what came before, continued by these tokens.
         """
-        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cache))
+        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached))
         for layer, block in enumerate(self._blocks()):
-            x_BTC = block(x_BTC, layer=layer, cache=cache, rotary=self.rotary)
-        if cache is not None:
-            cache.length += tokens_BT.shape[1]
+            x_BTC = block(x_BTC, layer=layer, cached=cached, rotary=self.rotary)
         y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
         return y_BTC
 
-    def _embedded(self, tokens_BT: Tensor, cache: KeyValueCache | None) -> Tensor:
+    def _embedded(self, tokens_BT: Tensor, cached: Pass | None) -> Tensor:
         """Tokens as `[B, T, C]`, with their positions unless those are rotary."""
         x_BTC: Tensor = self.transformer["wte"](tokens_BT)
         if self.rotary is None:
-            start = cache.length if cache is not None else 0
-            positions_T = torch.arange(start, start + tokens_BT.shape[1], device=tokens_BT.device)
-            x_BTC = x_BTC + self.transformer["wpe"](positions_T)
+            everything = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+            positions = everything if cached is None else cached.positions
+            x_BTC = x_BTC + self.transformer["wpe"](positions)
         if self.shape.ingredients.rms_norm:
             x_BTC = rms_norm(x_BTC)
         if self.smear is not None:
-            before_B1C = cache.last_embedding_B1C if cache is not None else None
-            if cache is not None:
-                cache.last_embedding_B1C = x_BTC[:, -1:]
-            x_BTC = self.smear(x_BTC, before_B1C)
+            x_BTC = self.smear(x_BTC, None if cached is None else cached.before(x_BTC))
         return x_BTC
 
     def _blocks(self) -> nn.ModuleList:
@@ -185,18 +181,18 @@ class GPT(nn.Module):
         logits_BTV: Tensor = self.lm_head(self.hidden(tokens_BT))
         return logits_BTV
 
-    def next_logits(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+    def next_logits(self, tokens_BT: Tensor, cached: Pass | None = None) -> Tensor:
         """Logits `[B, V]` of the token after the last one."""
-        logits_BV: Tensor = self.lm_head(self.hidden(tokens_BT, cache)[:, -1])
+        logits_BV: Tensor = self.lm_head(self.hidden(tokens_BT, cached)[:, -1])
         return logits_BV
 
-    def new_cache(self, batch: int = 1) -> KeyValueCache:
-        """An empty cache for `block_size` tokens of `batch` sequences."""
+    def new_cache(self, rows: int = 1, *, capacity: int | None = None) -> KeyValueCache:
+        """An empty cache for `rows` sequences of `capacity` tokens; None: `block_size`."""
         return KeyValueCache(
             n_layer=self.shape.n_layer,
-            batch=batch,
+            rows=rows,
             n_head=self.shape.n_head,
-            capacity=self.shape.block_size,
+            capacity=capacity or self.shape.block_size,
             head_size=self.shape.n_embd // self.shape.n_head,
             device=self.device,
             dtype=self.lm_head.weight.dtype,

@@ -98,13 +98,12 @@ class Rotary(nn.Module):
         self.cosine_TD: Tensor
         self.sine_TD: Tensor
 
-    def forward(self, x_BTHD: Tensor, start: int) -> Tensor:
-        """Turns `[B, T, H, D]`, whose first token stands at position `start`."""
-        seen = slice(start, start + x_BTHD.shape[1])
-        cosine_T1D = self.cosine_TD[seen, None].to(x_BTHD.dtype)
-        sine_T1D = self.sine_TD[seen, None].to(x_BTHD.dtype)
+    def forward(self, x_BTHD: Tensor, positions: Tensor | slice) -> Tensor:
+        """Turns `[B, T, H, D]`, whose tokens stand at `positions`, `[T]` or `[B, T]`."""
+        cosine = self.cosine_TD[positions].unsqueeze(-2).to(x_BTHD.dtype)
+        sine = self.sine_TD[positions].unsqueeze(-2).to(x_BTHD.dtype)
         a, b = x_BTHD.chunk(2, dim=-1)
-        return torch.cat((a * cosine_T1D + b * sine_T1D, b * cosine_T1D - a * sine_T1D), dim=-1)
+        return torch.cat((a * cosine + b * sine, b * cosine - a * sine), dim=-1)
 
 
 class Smear(nn.Module):
