@@ -313,6 +313,22 @@ def test_unified_memory_is_known_only_if_the_name_says_it() -> None:
     assert spec("Apple M1 Max 64GB").peaks == spec("M1 Max").peaks
 
 
+def test_torch_compiles_from_volta_on() -> None:
+    names = (
+        "Tesla K80",
+        "GTX 980 Ti",
+        "GTX 1080 Ti",
+        "TITAN Xp",
+        "P100",
+        "V100",
+        "GTX 1660",
+        "T4",
+        "RTX 4070",
+    )
+    compiles = [match.spec.compiles for name in names if (match := find_spec(name)) is not None]
+    assert compiles == [False] * 5 + [True] * 4
+
+
 def test_the_dtype_that_training_takes() -> None:
     dtypes = {
         name: spec(name).training_dtype for name in ("RTX 4070", "T4", "V100", "GTX 1080", "P100", "M1")

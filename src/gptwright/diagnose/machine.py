@@ -20,7 +20,8 @@ class Machine:
         count: how many devices train together.
         count_known: whether anything says so.
         dtype: of the matrix multiplications.
-        peak: its dense peak in that dtype with float32 accumulation, in FLOP/s.
+        peak: its dense peak in that dtype with float32 accumulation, in FLOP/s; in the dtype that it trains
+            in best where it has no such product in this one.
     """
 
     name: Fact | None
@@ -65,9 +66,14 @@ def machine_of(settings: Settings, *, measured_here: bool) -> Machine:
 def peak_fact(spec: DeviceSpec, dtype: str) -> Fact | None:
     """The device's dense peak in a dtype; float32 runs multiply in TF32 where the hardware has it.
 
-    Both nanoGPT and this project allow TF32. A dtype that the device only emulates has no peak of its own.
+    Both nanoGPT and this project allow TF32. A dtype that the device only emulates has no peak of its own;
+    what the device could do instead is what such a run is short of.
     """
     used = "tf32" if dtype == "float32" and spec.native("tf32") else dtype
+    remark = ""
+    if not spec.native(used):
+        remark = f" (there is none in {used})"
+        used = spec.training_dtype
     peak = spec.peak(used)
     if peak is None:
         return None
@@ -76,7 +82,7 @@ def peak_fact(spec: DeviceSpec, dtype: str) -> Fact | None:
         value=peak,
         text=f"{peak / 1e12:.1f} TFLOP/s",
         origin=Origin.TABLED,
-        reason=f"{spec.name}, dense {used} with float32 accumulation: {spec.source}",
+        reason=f"{spec.name}, dense {used} with float32 accumulation{remark}: {spec.source}",
         unit="FLOP/s",
         source=f"table:{spec.name}",
     )

@@ -7,6 +7,9 @@ import numpy as np
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Fact, derived, logged
 
+# GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
+# micro-batch scatters by another 0.2.
+ABOVE_UNIFORM = 0.6
 # A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
 MULTIPLE_TOLERANCE = 0.04
 # A first line that averages over the steps of an interval has learned up to a third of the way.

@@ -24,6 +24,8 @@ from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
+# What nanoGPT's recipe for a megabyte of text uses.
+USUAL_DROPOUT = 0.2
 # A gap that is smaller does not matter to anybody, however sure it is.
 SMALL_GAP = 0.01
 
@@ -57,9 +59,16 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
                 " there.",
                 {"max_iters": point.best_step, "lr_decay_iters": point.best_step},
             ),
-            Action("More text helps most; then dropout or a smaller model.", {"dropout": 0.2}),
+            _against_memorizing(reading),
         ],
     )
+
+
+def _against_memorizing(reading: Reading) -> Action:
+    dropout = reading.settings.number("dropout")
+    if dropout is not None and dropout >= USUAL_DROPOUT:
+        return Action(f"More text helps most; then a smaller model. Dropout is {dropout:g} already.")
+    return Action("More text helps most; then dropout or a smaller model.", {"dropout": USUAL_DROPOUT})
 
 
 def _epochs_at(reading: Reading, step: int) -> float | None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gptwright.arithmetic.allocations import TRIED, allocation_bytes, decode_allocation
-from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
-from gptwright.diagnose.machine import memory_fact
+from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
@@ -169,26 +168,19 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
 
 def _fitting(reading: Reading, micro: int | None) -> list[Action]:
     """The largest micro-batch that fits the device, at the same tokens per step."""
-    shape, spec, dtype = reading.sizes.shape, reading.machine.spec, reading.machine.dtype
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
-    if shape is None or micro is None or spec is None or dtype is None:
+    spec, total = reading.machine.spec, device_memory(reading)
+    if reading.sizes.shape is None or micro is None or spec is None or reading.machine.dtype is None:
         return [
             Action("Halve batch_size and double gradient_accumulation_steps: the same run in less memory.")
         ]
-    total = reading.settings.logged.get("device_memory_bytes") or memory_fact(spec)
     if total is None:
         return []
     actions = []
-    for compiled in dict.fromkeys((reading.settings.flag("compile") is not False, True)):
-        most = largest_micro_batch(
-            shape,
-            budget_bytes=usable_bytes(int(total.number)),
-            dtype=dtype,
-            compiled=compiled,
-            accumulation=max(2, accumulation),
-            keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
-        )
-        most = max((b for b in range(1, min(most, micro) + 1) if (micro * accumulation) % b == 0), default=0)
+    ways = (reading.settings.flag("compile") is not False and spec.compiles, spec.compiles)
+    for compiled in dict.fromkeys(ways):
+        fitting = most_that_fits(reading, compiled=compiled) or 0
+        most = cut_of(micro * accumulation, at_most=min(fitting, micro))
         if 0 < most < micro:
             how = "compiled" if compiled else "not compiled"
             settings = {

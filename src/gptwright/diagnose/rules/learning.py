@@ -8,21 +8,15 @@ import numpy as np
 from gptwright.arithmetic.trend import find_rise, find_spikes
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.scale import first_loss, first_train_loss, loss_scale, uniform_loss
+from gptwright.diagnose.scale import ABOVE_UNIFORM, first_loss, first_train_loss, loss_scale, uniform_loss
 from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_loss
+from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import TrainLoss
 
-# GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
-# micro-batch scatters by another 0.2.
-ABOVE_UNIFORM, BELOW_UNIFORM = 0.6, 0.35
-# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary); characters
-# of English have 0.79. A loss that stays above two thirds has learned frequencies at most.
-UNIGRAM_SHARE = 0.66
-# What counts as no progress: less than this over the later half. A run that learns context falls by a nat
-# in a few hundred steps from there.
-NO_PROGRESS = 0.1
+# Far below ln(vocabulary), where one micro-batch scatters by 0.2.
+BELOW_UNIFORM = 0.35
 # Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
 RATE_JUMP = 1.5
 
@@ -102,28 +96,16 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
     half of the run gained less than 0.1 nats there; a run that merely began is not stuck. Sources: nanoGPT
     issues 303 (7.81 from step 20 on) and 468.
     """
-    loss, uniform = train_loss(reading), uniform_loss(reading)
-    if uniform is None or len(loss) < 20 or loss_scale(reading) > 1:
+    stretch = stuck_stretch(reading)
+    if stretch is None:
         return
-    warmup = reading.settings.number("warmup_iters") or 0.0
-    half = loss.part(loss.step >= (loss.step[0] + loss.step[-1]) / 2)
-    if loss.step[-1] < 500 or (loss.step[-1] < 2 * warmup and warmup > 0.5 * loss.step[-1]) or len(half) < 8:
-        return
-    third = max(2, len(half) // 3)
-    start, end = float(np.median(half.value[:third])), float(np.median(half.value[-third:]))
-    if (
-        end < UNIGRAM_SHARE * uniform.number
-        or start - end > NO_PROGRESS
-        or end > uniform.number + ABOVE_UNIFORM
-    ):
-        return
-    if len(val_loss(reading)) and val_loss(reading).value[-1] < UNIGRAM_SHARE * uniform.number:
-        return
+    loss, half, uniform = train_loss(reading), stretch.lines, stretch.uniform
     yield finding(
         "stuck-loss",
         Severity.ERROR,
         Confidence.LIKELY,
-        f"The loss is {end:.2f} at step {loss.step[-1]:,} and was {start:.2f} at step {half.step[0]:,}: no"
+        f"The loss is {stretch.end:.2f} at step {loss.step[-1]:,} and was {stretch.start:.2f} at step"
+        f" {half.step[0]:,}: no"
         f" progress below the level of token frequencies alone ({UNIGRAM_SHARE * uniform.number:.1f} and more"
         f" of {uniform.text}). The model has learned no context.",
         [
