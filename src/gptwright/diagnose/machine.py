@@ -19,6 +19,7 @@ class Machine:
         is_cpu: whether it is a CPU.
         count: how many devices train together.
         count_known: whether anything says so.
+        processes: their number where the log's own numbers give it away.
         dtype: of the matrix multiplications.
         peak: its dense peak in that dtype with float32 accumulation, in FLOP/s; in the dtype that it trains
             in best where it has no such product in this one.
@@ -33,6 +34,7 @@ class Machine:
     count_known: bool
     dtype: str | None
     peak: Fact | None
+    processes: Fact | None = None
 
 
 def machine_of(settings: Settings, *, measured_here: bool) -> Machine:

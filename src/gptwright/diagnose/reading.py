@@ -4,12 +4,12 @@ The evidence is what was handed over; the reading adds what arithmetic recovers,
 What cannot be known is None, and no rule may fire on it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
-from gptwright.diagnose.speed import Speed, speed_of
+from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
 from gptwright.record.evidence import EvalLines, LogEvidence, RunEvidence, TrainLines
 
@@ -102,6 +102,11 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
     )
     sizes = sizes_of(settings, evidence.log)
     speed = speed_of(settings, sizes, evidence.log, machine.count)
+    processes = processes_of(speed, settings, evidence.log) if not machine.count_known else None
+    if processes is not None:
+        count = int(processes.number)
+        machine = replace(machine, count=count, count_known=True, processes=processes)
+        speed = speed_of(settings, sizes, evidence.log, count)
     progress = _progress(settings, sizes, speed, evidence.log)
     seconds = speed.step_seconds or seconds_per_step
     planned_seconds = None

@@ -175,7 +175,8 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[
             Action(
-                f"Accumulate {steps} times as much: the same memory, longer steps.",
+                f"Accumulate {steps} times as much: the same memory, and as many fewer steps for the same"
+                " tokens.",
                 {"gradient_accumulation_steps": accumulation * steps},
             ),
             Action(f"Or lower the rate to about {fitting:.1e}.", {"learning_rate": float(f"{fitting:.1e}")}),

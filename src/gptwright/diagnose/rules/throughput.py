@@ -78,7 +78,15 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
         Confidence.CERTAIN,
         f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
         f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}.",
-        [printed, basis, peak, reading.speed.achieved_flops, reading.mfu, reading.machine.name],
+        [
+            printed,
+            basis,
+            peak,
+            reading.speed.achieved_flops,
+            reading.mfu,
+            reading.machine.name,
+            reading.machine.processes,
+        ],
     )
 
 
@@ -242,11 +250,17 @@ def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[l
 
 
 def _larger_micro_batch(reading: Reading, micro: int, context: int) -> list[Action]:
-    """Twice the micro-batch or more, of the same step, as far as memory allows; none if that is no cut."""
+    """Twice the micro-batch or more, as far as memory allows: of the same step, or of a larger one where a
+    step is one micro-batch.
+    """
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
     wanted = max(2 * micro, WELL_FED // context)
     fitting = most_that_fits(reading, compiled=reading.settings.flag("compile") is not False)
-    larger = cut_of(micro * accumulation, at_most=min(wanted, fitting) if fitting is not None else wanted)
+    wanted = min(wanted, fitting) if fitting is not None else wanted
+    if accumulation == 1 and wanted > micro:
+        text = f"Take micro-batches of {wanted}; a step then holds {wanted / micro:.2g} times the tokens."
+        return [Action(text, {"batch_size": wanted})]
+    larger = cut_of(micro * accumulation, at_most=wanted)
     if larger <= micro:
         return []
     return [
