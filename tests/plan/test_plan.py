@@ -236,3 +236,26 @@ def test_emulated_bfloat16_is_a_finding_and_no_refusal(gptwright: Cli, tmp_path:
     assert "bf16-emulated" in {finding["id"] for finding in document["findings"]}
     assert document["throughput"]["tokens_per_second"]["likely"] is None
     assert document["throughput"]["peak_tflops"] == pytest.approx(65, rel=0.01)
+
+
+def test_little_text_limits_the_model_and_its_steps(gptwright: Cli) -> None:
+    hours = ["--hours", "8", "--device", "RTX 4090"]
+    characters = plan_json(gptwright, *hours, "--dataset=shakespeare_char")
+    assert 2e6 < characters["parameters"]["nanogpt"] < 12e6
+    assert characters["schedule"]["epochs"] <= 16
+    book = plan_json(gptwright, *hours, "--dataset=book", "--train-tokens", "30000000")
+    assert book["parameters"]["nanogpt"] <= 33e6
+    web = plan_json(gptwright, *hours, "--dataset=openwebtext")
+    assert web["parameters"]["nanogpt"] > 1e8
+    assert web["schedule"]["seconds"]["likely"] == pytest.approx(8 * 3600, rel=0.02)
+
+
+def test_passes_over_a_known_dataset_are_judged_without_being_stated(gptwright: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text(
+        "dataset = 'shakespeare_char'\nn_layer = 6\nn_head = 6\nn_embd = 384\nblock_size = 256\n"
+        "batch_size = 64\ngradient_accumulation_steps = 1\nmax_iters = 5000\nlr_decay_iters = 5000\n"
+        "warmup_iters = 100\n"
+    )
+    ids = {finding["id"] for finding in plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]}
+    assert {"long-plan", "many-epochs"} <= ids
