@@ -182,3 +182,56 @@ class TestPromises:
         run = write_run(tmp_path, CHARACTERS, SHAKESPEARE, leaking, val=leaking, vocab_size=65)
         assert "below-reference" in found(run)
         assert "still-improving" not in found(run)
+
+
+class TestFailures:
+    HEADER = "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n"
+
+    def out_of_memory(self, folder: Path, device: str, gib: float, **settings: Any) -> Any:
+        write_run(folder, WEB | settings, {"device": device}, web_loss, last=100)
+        error = (
+            f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.30 GiB. GPU 0 has a total"
+            f" capacity of {gib} GiB of which 1.02 GiB is free.\n"
+        )
+        (folder / "log.txt").write_text(self.HEADER + error)
+        return found(folder)["out-of-memory"].actions
+
+    def test_what_should_fit_is_not_cut(self, tmp_path: Path) -> None:
+        (action,) = self.out_of_memory(tmp_path, "RTX 4090", 23.6)
+        assert "another process" in action.text
+
+    def test_what_never_fits_is_said(self, tmp_path: Path) -> None:
+        large = {"n_layer": 48, "n_embd": 1600, "n_head": 25, "batch_size": 1}
+        (action,) = self.out_of_memory(tmp_path, "RTX 4060", 7.6, **large)
+        assert "smaller model" in action.text
+
+    def test_no_compiler_is_advised_for_a_card_without_one(self, tmp_path: Path) -> None:
+        (action,) = self.out_of_memory(tmp_path, "GTX 1080 Ti", 10.9, dtype="float32", compile=False)
+        assert action.settings["compile"] is False
+        assert 480 % action.settings["batch_size"] == 0
+
+    def test_an_absurd_plan_is_not_one_to_go_on_with(self, tmp_path: Path) -> None:
+        settings = WEB | {"max_iters": 600_000, "lr_decay_iters": 600_000}
+        findings = found(write_run(tmp_path, settings, {}, web_loss, last=2000))
+        assert "long-plan" in findings
+        assert findings["still-improving"].actions == ()
+
+    def test_a_constant_rate_proves_no_plateau(self, tmp_path: Path) -> None:
+        note = {"note": "the loss has been flat for 2000 steps, has it converged?"}
+        run = write_run(tmp_path, WEB | {"decay_lr": False}, note, power_law(3.5, 10.8, 3.0))
+        assert "constant" in found(run)["plateau-unproven"].message
+
+    def test_a_validation_that_never_fell_has_no_step_to_stop_at(self, tmp_path: Path) -> None:
+        run = write_run(
+            tmp_path, WEB, {"train_tokens": 10**6}, power_law(0.01, 10.8, 1.5), val=lambda s: 10.8 + s / 2000
+        )
+        action = found(run)["overfitting"].actions[0]
+        assert action.settings == {}
+        assert "never fell" in action.text
+
+    def test_a_stuck_run_is_not_told_to_go_on(self, tmp_path: Path) -> None:
+        small = WEB | {"batch_size": 3, "gradient_accumulation_steps": 5}
+        findings = found(write_run(tmp_path, small, {}, lambda step: 7.6 + 3.2 * (step + 1) ** -0.6))
+        assert findings["stuck-loss"].causes[0].confidence == "likely"
+        assert {"small-batch-for-lr", "stuck-loss"} <= findings.keys()
+        assert "undertrained" not in findings

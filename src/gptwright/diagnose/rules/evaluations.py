@@ -53,14 +53,19 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         f" {train.value[-1]:.4f}. The later steps memorized.",
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
-        actions=[
-            Action(
-                f"Use the checkpoint of step {point.best_step:,}, or stop there and let the schedule end"
-                " there.",
-                {"max_iters": point.best_step, "lr_decay_iters": point.best_step},
-            ),
-            _against_memorizing(reading),
-        ],
+        actions=[_stop_at(point.best_step), _against_memorizing(reading)],
+    )
+
+
+def _stop_at(step: int) -> Action:
+    if step < 1:
+        return Action(
+            "Validation never fell: see that both splits are the same kind of text, tokenized alike, before"
+            " anything else."
+        )
+    return Action(
+        f"Use the checkpoint of step {step:,}, or stop there and let the schedule end there.",
+        {"max_iters": step, "lr_decay_iters": step},
     )
 
 

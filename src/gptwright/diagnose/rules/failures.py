@@ -193,7 +193,19 @@ def _fitting(reading: Reading, micro: int | None) -> list[Action]:
                     f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
                 )
             )
-    return actions
+    return actions or [_beside_the_model(reading, micro, total)]
+
+
+def _beside_the_model(reading: Reading, micro: int, total: Fact) -> Action:
+    """What to do where no smaller micro-batch is the answer: this one should fit, or none does."""
+    compiled = reading.settings.flag("compile") is not False and reading.machine.spec is not None
+    fitting = most_that_fits(reading, compiled=compiled)
+    if fitting is not None and fitting >= micro:
+        return Action(
+            f"Micro-batches of {micro} should fit {total.text}: look for another process on the device"
+            " (nvidia-smi), then halve batch_size and double gradient_accumulation_steps."
+        )
+    return Action(f"Not even one sequence fits {total.text}: take a smaller model or a shorter block_size.")
 
 
 def _line_fact(name: str, event: Event) -> Fact:

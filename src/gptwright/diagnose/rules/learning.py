@@ -7,6 +7,7 @@ import numpy as np
 from gptwright.arithmetic.trend import find_rise, find_spikes
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import ABOVE_UNIFORM, first_loss, first_train_loss, loss_scale, uniform_loss
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
@@ -142,7 +143,7 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         causes=[
             Cause(
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
-                Confidence.POSSIBLE,
+                Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
             ),
             Cause("attention mask, positions or targets are wrong", Confidence.POSSIBLE),
             Cause(

@@ -11,6 +11,7 @@ from gptwright.diagnose.forecast import forecast_run, peak_rate
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.schedule import long_plan
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
@@ -147,7 +148,9 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
                 "gain", forecast.gain_from_half_more, "continuation of this run's own curve", unit="nats"
             ),
         ],
-        actions=[
+        actions=[]
+        if not finished and any(True for _ in long_plan(reading))
+        else [
             (
                 Action(f"Let it go on: {planned.number:,.0f} steps are planned.")
                 if not finished and planned is not None
@@ -221,7 +224,9 @@ def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
             ]
         return None
     end = settings.get("lr_decay_iters")
-    if end is None or last is None or settings.flag("decay_lr") is False or last.number > 0.85 * end.number:
+    if settings.flag("decay_lr") is False:
+        return "the learning rate is constant, and its decay is still to come", [*settings.facts("decay_lr")]
+    if end is None or last is None or last.number > 0.85 * end.number:
         return None
     text = f"the learning rate decays until step {end.number:,.0f} and this is step {last.number:,.0f}"
     return text, [end, last]

@@ -114,7 +114,8 @@ def _larger_model(reading: Reading) -> list[Action]:
 
 def undertrained(reading: Reading) -> Iterator[Verdict]:
     """A run is undertrained when it ends far below the compute-optimal tokens for its size. A run that is not
-    finished is judged by its plan. It stays silent where the data was repeated more than four times (then
+    finished is judged by its plan. It stays silent where the loss is stuck or no number, which more steps do
+    not mend, where the data was repeated more than four times (then
     data, not steps, is short) and for fine-tuning. Being undertrained is no fault: on one device a larger
     model may be stopped early on purpose. Source: Hoffmann et al. 2022, Besiroglu et al. 2024, nanochat's own
     isoFLOP fits: 10 to 30 tokens a parameter, depending on what is counted, and flat.
@@ -130,7 +131,7 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
         return
     best = TOKENS_PER_PARAMETER
     ratio = tokens.number / parameters.number
-    if ratio >= best.low / 2:
+    if ratio >= best.low / 2 or _learned_nothing(reading):
         return
     yield finding(
         "undertrained",
@@ -146,6 +147,14 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=sensible_length(reading, longer=True),
     )
+
+
+def _learned_nothing(reading: Reading) -> bool:
+    if reading.train is None:
+        return False
+    from gptwright.diagnose.stuck import stuck_stretch  # with numpy, which a plan has no use for
+
+    return bool(reading.train.loss_is_bad.any()) or stuck_stretch(reading) is not None
 
 
 def _plan_is_stated(reading: Reading) -> bool:
