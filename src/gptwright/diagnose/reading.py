@@ -102,8 +102,8 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
     )
     sizes = sizes_of(settings, evidence.log)
     speed = speed_of(settings, sizes, evidence.log, machine.count)
-    processes = processes_of(speed, settings, evidence.log) if not machine.count_known else None
-    if processes is not None:
+    processes = processes_of(speed, settings, evidence.log)
+    if processes is not None and processes.number != machine.count:
         count = int(processes.number)
         machine = replace(machine, count=count, count_known=True, processes=processes)
         speed = speed_of(settings, sizes, evidence.log, count)

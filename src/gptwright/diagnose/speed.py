@@ -83,7 +83,7 @@ def processes_of(speed: Speed, settings: Settings, log: LogEvidence | None) -> F
         return None
     ratio = printed.number / implied.number if implied.number else 0.0
     count = round(ratio)
-    if not 2 <= count <= MOST_PROCESSES or abs(ratio / count - 1) > PROCESS_TOLERANCE:
+    if not 1 <= count <= MOST_PROCESSES or abs(ratio / count - 1) > PROCESS_TOLERANCE:
         return None
     formula = f"the header's {printed.text} tokens a step / {implied.text} by the MFU of one process"
     return derived("device_count", count, formula, unit="devices")

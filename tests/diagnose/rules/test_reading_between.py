@@ -1,12 +1,13 @@
 """What a log's own numbers give away, and what they do not."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from gptwright.diagnose.reading import read_run
 from gptwright.record.open_run import open_run
-from tests.diagnose.rules.nanogpt_run import WEB, found, power_law, web_loss, write_run
+from tests.diagnose.rules.nanogpt_run import WEB, diagnosed, found, power_law, web_loss, write_run
 
 
 class TestProcesses:
@@ -36,6 +37,15 @@ class TestProcesses:
     def test_one_process_is_one(self, tmp_path: Path) -> None:
         reading = read_run(open_run(str(self.distributed(tmp_path, 1))))
         assert reading.machine.processes is None
+
+    def test_another_number_than_stated_is_said(self, tmp_path: Path) -> None:
+        for stated, ran in ((8, 1), (2, 4)):
+            folder = tmp_path / str(ran)
+            facts = self.distributed(folder, ran) / "facts.toml"
+            facts.write_text(facts.read_text() + f"device_count = {stated}\n")
+            findings = found(folder)
+            assert f"those of {ran} " in findings["device-mismatch"].message
+            assert "batch-mismatch" not in findings
 
     def test_a_card_that_cannot_do_it_is_still_impossible(self, tmp_path: Path) -> None:
         run = write_run(tmp_path, WEB, {"device": "RTX 3060"}, web_loss, last=1000, tflops=95.0)
@@ -148,3 +158,28 @@ class TestClaims:
             config.read_text().replace("max_iters = 5000\n", "max_iters = 5000  # 20,000 steps\n", 1)
         )
         assert "max_iters = 5,000" in found(run)["stale-comment"].message
+
+
+class TestRisingValidation:
+    def test_nothing_is_memorized_within_the_first_pass(self, tmp_path: Path) -> None:
+        def rising(step: float) -> float:
+            return web_loss(step) + 0.3 * max(0.0, step - 3000) / 1000
+
+        text = 9_035_582_198
+        run = write_run(tmp_path / "a", WEB, {"train_tokens": text}, web_loss, val=rising)
+        assert "overfitting" not in found(run)
+        questions = [item.question for item in diagnosed(run).unknown]
+        assert any("validation rise" in question for question in questions)
+        run = write_run(tmp_path / "b", WEB, {"train_tokens": text // 100}, web_loss, val=rising)
+        assert "overfitting" in found(run)
+
+    def test_a_swing_with_the_data_is_no_overfitting(self, tmp_path: Path) -> None:
+        settings = WEB | {"max_iters": 10_000, "lr_decay_iters": 10_000}
+        run = write_run(
+            tmp_path,
+            settings,
+            {},
+            web_loss,
+            val=lambda s: web_loss(s) + 0.04 * math.sin(2 * math.pi * s / 1900),
+        )
+        assert {"periodic-validation", "overfitting"} & found(run).keys() == {"periodic-validation"}

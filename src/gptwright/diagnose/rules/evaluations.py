@@ -24,6 +24,10 @@ from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
+# Two swings need so many evaluations to be told from noise.
+FEWEST_FOR_A_PERIOD = 16
+# Random windows have seen 63 % of the text after as many tokens as it has: below that, hardly any twice.
+ONE_PASS = 0.9
 # What nanoGPT's recipe for a megabyte of text uses.
 USUAL_DROPOUT = 0.2
 # A gap that is smaller does not matter to anybody, however sure it is.
@@ -33,13 +37,23 @@ SMALL_GAP = 0.01
 def overfitting(reading: Reading) -> Iterator[Verdict]:
     """Validation rose from its best, beyond the noise of the evaluations and of choosing the best of many,
     while training loss went on falling. A gap between the two that does not grow is no overfitting, and
-    neither is a validation that scatters. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
+    neither is a validation that scatters, swings with the data's order, or rises before the text was seen
+    once. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
     about step 1,750 of nanoGPT's recipe).
     """
     point = turning_point(reading)
     if point is None or not point.train_falls:
         return
     val, train = val_curve(reading), training_loss(reading)
+    if len(val) >= FEWEST_FOR_A_PERIOD and periodicity(val.step, val.value) is not None:
+        return
+    seen = reading.progress.epochs
+    if seen is not None and seen.number < ONE_PASS and reading.starts_from_scratch:
+        yield Unknown(
+            f"Why does validation rise after step {point.best_step:,}?",
+            f"the order of the data, or another split: {seen.text} passes are too few to memorize anything",
+        )
+        return
     best = int(np.searchsorted(val.step, point.best_step))
     last = len(val) - 1
     epochs = _epochs_at(reading, point.best_step)
@@ -276,7 +290,7 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     Source: modded-nanogpt issue 174.
     """
     val = val_curve(reading)
-    if len(val) < 16:
+    if len(val) < FEWEST_FOR_A_PERIOD:
         return
     period = periodicity(val.step, val.value)
     if period is None:
