@@ -11,7 +11,7 @@ from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
 from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.evidence import EvalLines, LogEvidence, RunEvidence, TrainLines
+from gptwright.record.evidence import NUMBERED, EvalLines, LogEvidence, RunEvidence, TrainLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,15 @@ class Reading:
         return self.settings.get("vocab_size")
 
     @property
+    def steps_are_known(self) -> bool:
+        """Whether the log says its steps; else their order stands in, and no number of it is a step."""
+        return self.log is None or not self.log.hazards.get(NUMBERED)
+
+    def at(self, step: int) -> str:
+        """Where in the run a row is, in words."""
+        return f"step {step:,}" if self.steps_are_known else f"training line {step:,} of the log"
+
+    @property
     def starts_from_scratch(self) -> bool:
         """Whether nothing says that the weights came from elsewhere."""
         return (self.settings.word("init_from") or "scratch") in ("scratch", "auto")
@@ -125,7 +134,7 @@ def _mfu(machine: Machine, speed: Speed) -> Fact | None:
 
 
 def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence | None) -> Progress:
-    first, last = _end_steps(log) if log else (None, None)
+    first, last = _end_steps(log) if log and not log.hazards.get(NUMBERED) else (None, None)
     planned = settings.logged.get("planned_steps") or settings.get("max_iters")
     seen = _product("tokens_seen", last, speed.tokens_per_step)
     planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)

@@ -30,7 +30,7 @@ def uniform_loss(reading: Reading) -> Fact | None:
 def first_loss(reading: Reading) -> Fact | None:
     """The loss of fresh weights: the first line of a log that begins at the beginning."""
     log = reading.log
-    if log is None or not reading.starts_from_scratch:
+    if log is None or not reading.starts_from_scratch or not reading.steps_are_known:
         return None
     for name, table, losses in (
         ("first_val_loss", log.evals, log.evals.val_loss),
@@ -78,7 +78,8 @@ def loss_scale(reading: Reading) -> int:
     for multiple in told:
         if multiple is None or multiple < 2:
             continue
-        least = 1 - MULTIPLE_TOLERANCE if train.step[0] <= 1 else LEARNED_SHARE
+        fresh = train.step[0] <= 1 and reading.steps_are_known
+        least = 1 - MULTIPLE_TOLERANCE if fresh else LEARNED_SHARE
         if least * lowest <= first / multiple <= (1 + MULTIPLE_TOLERANCE) * highest:
             return multiple
     return 1

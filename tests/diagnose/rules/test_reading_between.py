@@ -7,6 +7,7 @@ import pytest
 
 from gptwright.diagnose.reading import read_run
 from gptwright.record.open_run import open_run
+from gptwright.report.documents import run_summary
 from tests.diagnose.rules.nanogpt_run import WEB, diagnosed, found, power_law, web_loss, write_run
 
 
@@ -183,3 +184,41 @@ class TestRisingValidation:
             val=lambda s: web_loss(s) + 0.04 * math.sin(2 * math.pi * s / 1900),
         )
         assert {"periodic-validation", "overfitting"} & found(run).keys() == {"periodic-validation"}
+
+
+class TestLinesWithoutSteps:
+    """Trainer's dicts without their progress bar: the order of lines is no step."""
+
+    def overfitted(self, folder: Path) -> Path:
+        lines = []
+        for epoch in range(1, 11):
+            for part in range(5):
+                step = 5 * (epoch - 1) + part
+                loss = 3.0 + 7.5 * math.exp(-step / 3) - 0.02 * step
+                lines.append(
+                    f"{{'loss': {loss:.4f}, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': {step / 5}}}"
+                )
+            evaluated = 4.2 + 3 * math.exp(-epoch) + 0.06 * max(0, epoch - 3)
+            lines.append(f"{{'eval_loss': {evaluated:.4f}, 'eval_runtime': 12.3, 'epoch': {epoch}.0}}")
+        (folder / "log.txt").write_text("\n".join(lines) + "\n")
+        (folder / "facts.toml").write_text("vocab_size = 50257\n")
+        return folder
+
+    def test_no_step_is_named_or_advised(self, tmp_path: Path) -> None:
+        findings = found(self.overfitted(tmp_path))
+        finding = findings["overfitting"]
+        assert " step " not in finding.message
+        assert "training line 20 of the log" in finding.message
+        assert finding.actions[0].settings == {}
+        assert "init-loss" not in findings
+        summary = run_summary(read_run(open_run(str(tmp_path))))
+        assert summary["last_step"] is None
+        assert summary["best_val_step"] is None
+        assert summary["best_val_loss"] == pytest.approx(4.3149)
+
+    def test_a_mean_of_nothing_but_nan_is_printed_as_zero(self, tmp_path: Path) -> None:
+        run = self.overfitted(tmp_path)
+        bad = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 5e-05, 'epoch': 11.0}\n"
+        (run / "log.txt").write_text((run / "log.txt").read_text() + 3 * bad)
+        finding = found(run)["non-finite-loss"]
+        assert "training line 51 on (line 61)" in finding.message

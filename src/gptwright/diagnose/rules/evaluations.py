@@ -62,16 +62,18 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         "overfitting",
         Severity.WARNING,
         Confidence.CERTAIN if len(eval_train_loss(reading)) else Confidence.LIKELY,
-        f"Validation was best at step {point.best_step:,}{passes} with {val.value[best]:.4f} and is"
-        f" {val.value[last]:.4f} at step {val.step[last]:,}, while training loss fell to"
+        f"Validation was best at {reading.at(point.best_step)}{passes} with {val.value[best]:.4f} and is"
+        f" {val.value[last]:.4f} at {reading.at(int(val.step[last]))}, while training loss fell to"
         f" {train.value[-1]:.4f}. The later steps memorized.",
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
-        actions=[_stop_at(point.best_step), _against_memorizing(reading)],
+        actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
     )
 
 
-def _stop_at(step: int) -> Action:
+def _stop_at(reading: Reading, step: int) -> Action:
+    if not reading.steps_are_known:
+        return Action("Use the checkpoint that was saved there, or end the run and its schedule there.")
     if step < 1:
         return Action(
             "Validation never fell: see that both splits are the same kind of text, tokenized alike, before"
@@ -92,7 +94,9 @@ def _against_memorizing(reading: Reading) -> Action:
 
 def _epochs_at(reading: Reading, step: int) -> float | None:
     tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
-    return step * tokens.number / unique.number if tokens is not None and unique is not None else None
+    if tokens is None or unique is None or not reading.steps_are_known:
+        return None
+    return step * tokens.number / unique.number
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:

@@ -74,12 +74,16 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         return
     line, step = min(rows)
     before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
-    evidence = [logged("loss", "nan", line), logged("step", step, line, unit="steps")]
-    message = f"The loss is no longer a number from step {step} on (line {line})."
+    evidence = [logged("loss", "nan", line)]
+    if reading.steps_are_known:
+        evidence.append(logged("step", step, line, unit="steps"))
+    place = f"step {step}" if reading.steps_are_known else f"training line {step}"
+    message = f"The loss is no longer a number from {place} on (line {line})."
     if len(before):
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
-        message += f" The last number is {log.train.loss[last]:.4f} at step {log.train.step[last]}."
+        place = "step" if reading.steps_are_known else "training line"
+        message += f" The last number is {log.train.loss[last]:.4f} at {place} {log.train.step[last]}."
     causes = [
         Cause(
             "a learning rate too high for this batch, or a batch that blew the gradient up",
@@ -98,7 +102,7 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         Action(
             (
                 f"Go back to the checkpoint of step {last_good[-1]} and continue with a lower learning rate"
-                if last_good
+                if last_good and reading.steps_are_known
                 else "Start again with a lower learning rate"
             ),
             _half_rate(reading),

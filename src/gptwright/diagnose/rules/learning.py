@@ -130,8 +130,8 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         "stuck-loss",
         Severity.ERROR,
         Confidence.LIKELY,
-        f"The loss is {stretch.end:.2f} at step {loss.step[-1]:,} and was {stretch.start:.2f} at step"
-        f" {half.step[0]:,}: no"
+        f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
+        f" {reading.at(int(half.step[0]))}: no"
         f" progress below the level of token frequencies alone ({UNIGRAM_SHARE * uniform.number:.1f} and more"
         f" of {uniform.text}). The model has learned no context.",
         [
@@ -172,8 +172,8 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     row = int(np.searchsorted(loss.step, rise.began))
     evidence = [loss.fact(max(0, row - 1)), loss.fact(len(loss) - 1)]
     message = (
-        f"The loss was {rise.lowest:.2f} and rose from step {rise.began:,} on to {rise.level:.2f}, where it"
-        " stayed: the run has diverged."
+        f"The loss was {rise.lowest:.2f} and rose from {reading.at(rise.began)} on to {rise.level:.2f}, where"
+        " it stayed: the run has diverged."
     )
     norm = _norm_growth(reading, rise.began)
     if norm is not None:
@@ -191,7 +191,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[
             Action(
-                f"Go back to a checkpoint before step {rise.began:,} and lower the learning rate.",
+                f"Go back to a checkpoint before {reading.at(rise.began)} and lower the learning rate.",
                 _lower_rate(reading),
             )
         ],
@@ -253,8 +253,8 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
         "loss-spike",
         Severity.WARNING if many else Severity.INFO,
         Confidence.LIKELY,
-        f"{count} reached {loss.value[row]:.2f} at step {worst.peak:,}, {worst.height:.2f} above the lines"
-        f" around it, and was gone by step {worst.recovered_at:,}.",
+        f"{count} reached {loss.value[row]:.2f} at {reading.at(worst.peak)}, {worst.height:.2f} above the"
+        f" lines around it, and was gone by {reading.at(worst.recovered_at or worst.peak)}.",
         [loss.fact(row)],
         causes=[
             Cause("a batch of unusual text", Confidence.POSSIBLE),
