@@ -111,3 +111,69 @@ def test_training_losses_with_another_dropout_are_refused(tmp_path: Path) -> Non
     a, b = run(tmp_path / "a", loss=0, lines=lines), run(tmp_path / "b", loss=0, lines=lines, dropout=0.1)
     assert "dropout lifts one of them" in compared(a, b).reasons[0]
     assert compared(a, a).verdict is Verdict.WITHIN_NOISE
+
+
+def message(found: Comparison) -> str:
+    return found.findings[-1].message
+
+
+def test_each_setting_of_one_optimizer_is_a_change_of_its_own(tmp_path: Path) -> None:
+    plain = run(tmp_path / "a", loss=3.5)
+    found = compared(plain, run(tmp_path / "b", loss=3.3, weight_decay=0.01, beta2=0.99))
+    assert found.verdict is Verdict.CONFOUNDED
+    assert "weight_decay, beta2" in message(found)
+    found = compared(plain, run(tmp_path / "c", loss=3.3, weight_decay=0.01))
+    assert "only weight_decay was changed" in message(found)
+
+
+def test_less_text_of_the_same_corpus_is_a_change(tmp_path: Path) -> None:
+    def with_text(name: str, tokens: int, loss: float) -> Path:
+        folder = run(tmp_path / name, loss=loss)
+        facts = folder / "facts.toml"
+        facts.write_text(facts.read_text() + f"train_tokens = {tokens}\n")
+        return folder
+
+    whole = with_text("a", 9_035_582_198, 3.3)
+    assert "only training text was changed" in message(compared(whole, with_text("b", 900_000_000, 3.5)))
+    assert "training text" not in message(compared(whole, with_text("c", 9_000_000_000, 3.5)))
+
+
+def test_a_longer_run_is_said_to_end_elsewhere(tmp_path: Path) -> None:
+    short = run(tmp_path / "a", loss=3.5)
+    long = run(tmp_path / "b", loss=3.5, steps=range(500, 12001, 500), max_iters=12000)
+    text = message(compared(short, long))
+    assert "Within the noise" in text
+    assert "Best of each: a 3.6500 after 786.43M tokens, b 3.5750 after 1.57B tokens" in text
+    assert "Best of each" not in message(compared(short, run(tmp_path / "c", loss=3.5)))
+
+
+def test_a_run_that_broke_is_behind(tmp_path: Path) -> None:
+    lines = [
+        f"step {s}: train loss {3.5 + 900 / s:.4f}, val loss {3.5 + 900 / s:.4f}"
+        for s in range(500, 4001, 500)
+    ]
+    lines += [f"step {s}: train loss nan, val loss nan" for s in range(4500, 6001, 500)]
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.5, lines="\n".join(lines)))
+    assert found.verdict is Verdict.A_BETTER
+    assert found.findings[0].id == "non-finite-loss"
+    assert found.findings[0].message.startswith("Run b: ")
+    assert "Before one of them broke" in message(found)
+
+
+def test_what_was_changed_is_not_claimed_to_be_known(tmp_path: Path) -> None:
+    bare = run(tmp_path / "b", loss=3.3)
+    (bare / "config.py").unlink()
+    found = compared(run(tmp_path / "a", loss=3.5), bare)
+    assert found.reasons == ("how many tokens a step of b holds is not known",)
+    (bare / "log.txt").write_text("tokens per iteration will be: 131,072\n" + (bare / "log.txt").read_text())
+    found = compared(tmp_path / "a", bare)
+    assert "not known, as the settings of b are not" in message(found)
+    other = compared(run(tmp_path / "c", loss=3.5), run(tmp_path / "d", loss=3.3))
+    assert "something that is not in the records" in message(other)
+
+
+def test_evidence_is_the_losses_that_are_compared(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, learning_rate=1e-3))
+    values = {fact.name: fact.value for fact in found.findings[-1].evidence}
+    assert values["loss_a"] == pytest.approx(3.65)
+    assert values["loss_b"] == pytest.approx(3.45)

@@ -313,6 +313,12 @@ def test_unified_memory_is_known_only_if_the_name_says_it() -> None:
     assert spec("Apple M1 Max 64GB").peaks == spec("M1 Max").peaks
 
 
+def test_torch_compiles_from_volta_on() -> None:
+    old = {spec.name for spec in all_specs() if not spec.compiles}
+    assert {"K80", "GTX 1080 Ti", "TITAN Xp", "P100 SXM"} <= old
+    assert not old & {"V100 SXM 16GB", "GTX 1660", "T4", "RTX 2060", "RTX 4070", "RX 7900 XTX"}
+
+
 def test_the_dtype_that_training_takes() -> None:
     dtypes = {
         name: spec(name).training_dtype for name in ("RTX 4070", "T4", "V100", "GTX 1080", "P100", "M1")

@@ -96,6 +96,26 @@ def test_an_unknown_device_is_said_and_not_guessed() -> None:
     assert any("not in the table" in item.missing for item in plan.unknown)
 
 
+def test_a_dtype_that_a_card_only_emulates_is_planned_without_a_speed() -> None:
+    plan = planned("T4", **GPT2, dtype="bfloat16")
+    assert plan.fits is True
+    assert plan.speed is None
+    assert any("--dtype=float16" in item.missing for item in plan.unknown)
+
+
+def test_a_card_older_than_the_compiler_runs_eagerly() -> None:
+    plan = planned("GTX 1080 Ti", **GPT2, batch_size=12)
+    assert plan.device.compiled is False
+    assert plan.memory.logits > planned("RTX 2080 Ti", **GPT2, batch_size=12).memory.logits
+
+
+def test_no_plan_promises_more_than_the_peak() -> None:
+    for device in ("RTX 4060", "GTX 1080 Ti", "RTX 4090", "H100"):
+        mfu = planned(device, **GPT2, batch_size=8).mfu
+        assert mfu is not None
+        assert mfu[2] <= 1.0
+
+
 def test_time_is_tokens_over_speed() -> None:
     plan = planned(**GPT2, max_iters=1000)
     assert plan.speed is not None
@@ -207,3 +227,35 @@ def test_the_screen_names_every_origin(gptwright: Cli) -> None:
     assert answer.status == 0
     for word in ("tabled", "derived", "123.59M", "12.0 GiB", "58.3 TFLOP/s"):
         assert word in answer.out
+
+
+def test_emulated_bfloat16_is_a_finding_and_no_refusal(gptwright: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("n_layer = 12\nn_embd = 768\nn_head = 12\ndtype = 'bfloat16'\n")
+    document = plan_json(gptwright, str(config), "--device", "Tesla T4")
+    assert "bf16-emulated" in {finding["id"] for finding in document["findings"]}
+    assert document["throughput"]["tokens_per_second"]["likely"] is None
+    assert document["throughput"]["peak_tflops"] == pytest.approx(65, rel=0.01)
+
+
+def test_little_text_limits_the_model_and_its_steps(gptwright: Cli) -> None:
+    hours = ["--hours", "8", "--device", "RTX 4090"]
+    characters = plan_json(gptwright, *hours, "--dataset=shakespeare_char")
+    assert 2e6 < characters["parameters"]["nanogpt"] < 12e6
+    assert characters["schedule"]["epochs"] <= 16
+    book = plan_json(gptwright, *hours, "--dataset=book", "--train-tokens", "30000000")
+    assert book["parameters"]["nanogpt"] <= 33e6
+    web = plan_json(gptwright, *hours, "--dataset=openwebtext")
+    assert web["parameters"]["nanogpt"] > 1e8
+    assert web["schedule"]["seconds"]["likely"] == pytest.approx(8 * 3600, rel=0.02)
+
+
+def test_passes_over_a_known_dataset_are_judged_without_being_stated(gptwright: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text(
+        "dataset = 'shakespeare_char'\nn_layer = 6\nn_head = 6\nn_embd = 384\nblock_size = 256\n"
+        "batch_size = 64\ngradient_accumulation_steps = 1\nmax_iters = 5000\nlr_decay_iters = 5000\n"
+        "warmup_iters = 100\n"
+    )
+    ids = {finding["id"] for finding in plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]}
+    assert {"long-plan", "many-epochs"} <= ids

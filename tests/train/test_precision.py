@@ -141,6 +141,12 @@ def test_compilation_that_cannot_be_done_is_refused_only_when_asked_for(where: D
     )
 
 
+def test_a_card_older_than_triton_is_not_compiled_for() -> None:
+    chosen, reason = choose_compile("auto", device("cuda", "Tesla P100-PCIE-16GB"))
+    assert chosen is False
+    assert "compute capability 7.0" in reason
+
+
 @pytest.mark.usefixtures("without_compilers")
 def test_auto_on_a_gpu_without_triton_says_what_is_missing() -> None:
     assert choose_compile("auto", A100) == (False, NO_TRITON)

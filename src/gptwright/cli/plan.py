@@ -82,6 +82,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     final = LoadedConfig(plan.config, loaded.sources, loaded.without_effect)
     known = facts | {"vocab_size": plan.vocabulary}
+    if plan.train_tokens is not None:
+        known["train_tokens"] = plan.train_tokens
     reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
     diagnosis = judge_plan(reading)
     unknown = (*plan.unknown, *diagnosis.unknown)

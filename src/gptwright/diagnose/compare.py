@@ -8,16 +8,19 @@ its evaluations, never continued beyond them.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
+from gptwright import units
 from gptwright.arithmetic.evaluation import seed_noise
 from gptwright.arithmetic.reference import dataset_family
 from gptwright.arithmetic.trend import noise_of
 from gptwright.diagnose.evaluation import standard_error
 from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rules.failures import non_finite_loss
+from gptwright.diagnose.rules.learning import divergence
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, Value, derived
@@ -25,6 +28,10 @@ from gptwright.findings import Action, Confidence, Finding, Severity
 from gptwright.record.arrays import Floats
 
 MOST_POINTS = 12
+# Sizes of one corpus as different people round them.
+SAME_TEXT = 0.05
+# Runs of one length end within a log interval of each other.
+SAME_AMOUNT = 0.02
 # 1.96 standard errors on either side hold 95 % of differences that are noise alone.
 SIGNIFICANT = 1.96
 
@@ -36,8 +43,9 @@ THINGS: dict[str, tuple[str, ...]] = {
     "context": ("block_size",),
     "tokens per step": ("tokens_per_step",),
     "dropout": ("dropout",),
-    "learning rate": ("learning_rate", "min_lr", "decay_lr", "lr_schedule"),
-    "schedule": ("warmup_iters", "lr_decay_iters", "max_iters", "cooldown_fraction"),
+    "learning rate": ("learning_rate", "min_lr"),
+    "decay": ("decay_lr", "lr_schedule", "cooldown_fraction"),
+    "schedule": ("warmup_iters", "lr_decay_iters", "max_iters"),
     "optimizer": (
         "optimizer",
         *("weight_decay", "beta1", "beta2", "grad_clip"),
@@ -49,7 +57,10 @@ THINGS: dict[str, tuple[str, ...]] = {
     ),
     "sampling": ("sampling",),
     "start": ("init_from",),
+    "training text": ("train_tokens",),
 }
+# The first field of these brings the others with it; without it each of them is a thing of its own.
+LED = ("optimizer", "architecture")
 # Listed as differences, but they do not move the loss at equal tokens beyond floating-point noise.
 HARMLESS = (
     "batch_size",
@@ -135,13 +146,14 @@ def compare(a: Reading, b: Reading) -> Comparison:
     changed = _changed_things(a, b)
     by_tokens = _points(a, b, lambda reading: reading.speed.tokens_per_step, or_steps=True)
     if not by_tokens:
-        apart = ("their evaluations have no stretch in common",)
+        apart = (_apart(a, b),)
         verdict, refusal = Verdict.NOT_COMPARABLE, _refusal(a, b, apart)
         return Comparison(differences, False, apart, (), (), (), verdict, (refusal,))
     by_seconds = _points(a, b, lambda reading: reading.speed.step_seconds)
     by_flops = _points(a, b, _flops_per_step)
-    verdict = _verdict(by_tokens, changed)
-    findings = (_finding(verdict, (by_tokens, by_seconds), changed, a, b),)
+    broken = _broken(a), _broken(b)
+    verdict = _verdict(by_tokens, changed, broken)
+    findings = (*_failures(broken), _finding(verdict, (by_tokens, by_seconds), changed, a, b))
     return Comparison(differences, True, _remarks(a, b), by_tokens, by_seconds, by_flops, verdict, findings)
 
 
@@ -164,11 +176,11 @@ def _value(reading: Reading, field: str) -> Value:
 
 def _differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
     """Settings that both runs know and that differ."""
-    fields = [*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS]
+    fields = dict.fromkeys([*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS])
     found = []
     for field in fields:
         ours, theirs = _value(a, field), _value(b, field)
-        if ours is not None and theirs is not None and not _same(ours, theirs):
+        if _differs(ours, theirs):
             found.append(Difference(field, ours, theirs))
     return tuple(found)
 
@@ -202,6 +214,14 @@ def _incomparable(a: Reading, b: Reading) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def _apart(a: Reading, b: Reading) -> str:
+    """Why no two values of the curves can be held side by side."""
+    unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
+    if len(unknown) == 1:
+        return f"how many tokens a step of {unknown[0]} holds is not known"
+    return "their evaluations have no stretch in common"
+
+
 def _same_corpus(a: str, b: str) -> bool:
     families = dataset_family(a), dataset_family(b)
     return a == b or (families[0] is not None and families[0] == families[1])
@@ -215,6 +235,8 @@ def _remarks(a: Reading, b: Reading) -> tuple[str, ...]:
     if not (len(val_loss(a)) and len(val_loss(b))):
         remarks.append("training losses are compared, validation is missing")
     for name, reading in (("a", a), ("b", b)):
+        if _value(reading, "dataset") is None and _value(reading, "vocab_size") is None:
+            remarks.append(f"the data of {name} is not named: comparable only if it is the other's")
         if reading.speed.tokens_per_step is None:
             remarks.append(f"tokens per step of {name} are not known: compared by steps")
     return tuple(remarks)
@@ -224,8 +246,12 @@ def _changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
     """What was changed that can move the loss, things that belong together counted once."""
     things = []
     for thing, fields in THINGS.items():
-        pairs = [(_value(a, f), _value(b, f)) for f in fields]
-        if any(None not in pair and not _same(*pair) for pair in pairs):
+        differing = [f for f in fields if _differs(_value(a, f), _value(b, f))]
+        if thing == "training text" and _as_much_text(a, b):
+            differing = []
+        if thing in LED and fields[0] not in differing:
+            things += differing
+        elif differing:
             things.append(thing)
     # Heads follow width at a fixed head size.
     if {"width", "heads"} <= set(things):
@@ -233,6 +259,16 @@ def _changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
         if None not in sizes and sizes[0] == sizes[1]:
             things.remove("heads")
     return tuple(things)
+
+
+def _differs(a: Value, b: Value) -> bool:
+    return a is not None and b is not None and not _same(a, b)
+
+
+def _as_much_text(a: Reading, b: Reading) -> bool:
+    """Whether two sizes of the training split are one size, counted or rounded differently."""
+    ours, theirs = a.settings.number("train_tokens"), b.settings.number("train_tokens")
+    return ours is None or theirs is None or math.isclose(ours, theirs, rel_tol=SAME_TEXT)
 
 
 def _head_size(reading: Reading) -> float | None:
@@ -307,8 +343,32 @@ def _point_error(reading: Reading, curve: Series) -> float:
     return math.hypot(own or 0.0, seed.standard_deviation)
 
 
-def _verdict(points: Sequence[Point], changed: Sequence[str]) -> Verdict:
+def _broken(reading: Reading) -> Finding | None:
+    """That a run ended in losses that are no numbers, or diverged; the other is ahead of it."""
+    for rule in (non_finite_loss, divergence):
+        for verdict in rule(reading):
+            if isinstance(verdict, Finding):
+                return verdict
+    return None
+
+
+def _failures(broken: tuple[Finding | None, Finding | None]) -> tuple[Finding, ...]:
+    """The failures, each with the run's name before it."""
+    return tuple(
+        replace(found, message=f"Run {name}: {found.message}")
+        for name, found in zip("ab", broken, strict=True)
+        if found is not None
+    )
+
+
+def _verdict(
+    points: Sequence[Point], changed: Sequence[str], broken: tuple[Finding | None, Finding | None]
+) -> Verdict:
     last = points[-1]
+    if (broken[0] is None) != (broken[1] is None):
+        if len(changed) > 1:
+            return Verdict.CONFOUNDED
+        return Verdict.A_BETTER if broken[1] is not None else Verdict.B_BETTER
     if abs(last.delta) <= SIGNIFICANT * last.standard_error:
         return Verdict.WITHIN_NOISE
     if len(changed) > 1:
@@ -338,24 +398,57 @@ def _finding(
     points, by_seconds = by
     last = points[-1]
     ahead, behind = ("b", "a") if last.delta < 0 else ("a", "b")
-    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {last.at:,.0f} tokens"
+    counted = a.speed.tokens_per_step is not None and b.speed.tokens_per_step is not None
+    at = f"{units.count(last.at)} tokens" if counted else f"step {last.at:,.0f}"
+    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {at}"
     if verdict is Verdict.WITHIN_NOISE:
         text = f"Within the noise: {ahead} is ahead by {gap}; another seed could turn it around."
+    elif abs(last.delta) <= SIGNIFICANT * last.standard_error:
+        text = f"Before one of them broke they were within the noise of each other: {gap}."
     elif verdict is Verdict.CONFOUNDED:
         text = (
             f"{ahead} is ahead by {gap}, and {len(changed)} things were changed ({', '.join(changed)}): no"
             " single one of them may be credited."
         )
     else:
-        credit = f"; only {changed[0]} was changed" if changed else "; nothing that is known was changed"
-        text = f"{ahead} is ahead of {behind} by {gap}{credit}."
+        text = f"{ahead} is ahead of {behind} by {gap}; {_credit(changed, a, b)}."
     if by_seconds and (by_seconds[-1].delta < 0) != (last.delta < 0):
         text += f" At equal time it is the other way round: {abs(by_seconds[-1].delta):.4f} nats."
+    text += _best_of_each(a, b, last)
     curves = _curve(a, b)
+    losses = (
+        derived(f"loss_{name}", value, f"of {name} after {at}", unit="nats")
+        for name, value in (("a", last.a), ("b", last.b))
+    )
     return Finding(
         id="comparison",
         severity=Severity.INFO,
         confidence=Confidence.CERTAIN if abs(last.delta) > 3 * last.standard_error else Confidence.LIKELY,
         message=text,
-        evidence=(curves[0].fact(len(curves[0]) - 1), curves[1].fact(len(curves[1]) - 1)),
+        evidence=(*losses, *(curve.fact(int(np.argmin(curve.value))) for curve in curves)),
     )
+
+
+def _credit(changed: Sequence[str], a: Reading, b: Reading) -> str:
+    """What the difference may be credited to, as far as the settings are known."""
+    if changed:
+        return f"only {changed[0]} was changed"
+    unknown = [
+        name for name, reading in (("a", a), ("b", b)) if reading.settings.get("learning_rate") is None
+    ]
+    if unknown:
+        return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
+    return "nothing that is known was changed, so something that is not in the records was"
+
+
+def _best_of_each(a: Reading, b: Reading, last: Point) -> str:
+    """Where each run was at its best, if that is not where they are compared."""
+    parts, elsewhere = [], False
+    for name, reading, curve in zip("ab", (a, b), _curve(a, b), strict=True):
+        best = int(np.argmin(curve.value))
+        step, per_step = int(curve.step[best]), reading.speed.tokens_per_step
+        amount = step * per_step.number if per_step is not None else float(step)
+        elsewhere = elsewhere or abs(amount / last.at - 1) > SAME_AMOUNT
+        at = f"{units.count(amount)} tokens" if per_step is not None else f"step {step:,}"
+        parts.append(f"{name} {curve.value[best]:.4f} after {at}")
+    return f" Best of each: {', '.join(parts)}." if elsewhere else ""

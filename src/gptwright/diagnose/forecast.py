@@ -2,7 +2,8 @@
 
 The continuation is that of the run's own curve, with the interval of the fit; what other changes would bring
 is a difference of the scaling laws, with their spread. Neither is said where the curve does not carry it:
-broken, stuck or overfitted runs, logs of less than 30 % of the plan, curves of a few points.
+broken, stuck or overfitted runs, logs of less than 30 % of the plan or of its late part alone, curves of few
+points, training losses over text that is known by heart.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,19 @@ from gptwright.arithmetic.trend import (
 )
 from gptwright.config.schema import TrainConfig
 from gptwright.diagnose.evaluation import training_rise, turning_point
+from gptwright.diagnose.law import laws_hold
 from gptwright.diagnose.reading import Reading, once
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.diagnose.stuck import stuck_stretch
 from gptwright.facts import Fact
 from gptwright.optim.schedule import learning_rate
 from gptwright.record.arrays import Floats, Integers
 
 # What the decay of the learning rate takes off at GPT-2 size (docs/scaling.md).
 DECAY_GAIN = (0.08, 0.15)
-# Measured at 124M; sizes within a factor of ten are taken to be like it.
-LIKE_GPT2 = (1.2e7, 1.3e9)
+# A curve that begins later than this share of the run shows a stretch too short to be continued.
+LATEST_START = 0.5
 # Up to four passes a repeated token is worth a fresh one.
 FRESH_PASSES = 4
 # Seeds differ by as much.
@@ -119,14 +122,15 @@ def _gain(reading: Reading, by_curve: float, lr_fraction: float | None) -> float
 
 
 def _broken(reading: Reading, curve: Series) -> bool:
-    """Whether the loss is no measure of progress: not finite, rising, or a sum."""
+    """Whether the loss is no measure of progress: not finite, rising, stuck, a sum, too short a part."""
     train, val = train_loss(reading), val_loss(reading)
     bad = reading.train is not None and bool(reading.train.loss_is_bad.any())
-    return (
-        bad
-        or training_rise(reading) is not None
-        or (curve.name == train.name and not len(val) and loss_scale(reading) > 1)
-    )
+    bad = bad or stuck_stretch(reading) is not None or curve.step[0] > LATEST_START * curve.step[-1]
+    epochs = reading.progress.epochs
+    # Training loss falls with every pass over the same text, whatever is learned.
+    bad = bad or (curve.name == train.name and epochs is not None and epochs.number > FRESH_PASSES)
+    a_sum = curve.name == train.name and not len(val) and loss_scale(reading) > 1
+    return bad or a_sum or training_rise(reading) is not None
 
 
 def _curve(reading: Reading) -> Series | None:
@@ -140,17 +144,36 @@ def _curve(reading: Reading) -> Series | None:
 
 def lr_fractions(reading: Reading, steps: Integers) -> Floats | None:
     """The learning rate at steps as a share of its peak, as printed or as the written schedule gives it."""
-    train = reading.train
-    if train is not None and np.isfinite(train.learning_rate).sum() >= 3:
+    train, peak = reading.train, peak_rate(reading)
+    if train is not None and peak is not None:
         known = np.isfinite(train.learning_rate)
         order = np.argsort(train.step[known], kind="stable")
-        rates = train.learning_rate[known][order]
-        shares: Floats = np.interp(steps, train.step[known][order], rates / rates.max())
+        shares: Floats = np.interp(steps, train.step[known][order], train.learning_rate[known][order] / peak)
         return shares
     config = schedule_config(reading)
     if config is None:
         return None
     return np.array([learning_rate(config, int(step)) for step in steps]) / config.learning_rate
+
+
+def peak_rate(reading: Reading) -> float | None:
+    """The highest rate of the schedule that the log prints; None where it prints none or only a late part.
+
+    A trainer that prints multiples of the rate has its peak at 1. The log of a run's tail shows low rates
+    alone, and only what is configured says what they are a part of.
+    """
+    train, log = reading.train, reading.log
+    if train is None or log is None or np.isfinite(train.learning_rate).sum() < 3:
+        return None
+    highest = float(np.nanmax(train.learning_rate))
+    if highest <= 0:
+        return None
+    if log.format.prints_rate_multiple:
+        return max(1.0, highest)
+    configured = reading.settings.named("learning_rate")
+    if configured is not None:
+        return max(highest, configured.number)
+    return highest if train.step[0] <= LATEST_START * train.step[-1] else None
 
 
 def schedule_config(reading: Reading) -> TrainConfig | None:
@@ -197,19 +220,19 @@ def _options(
                 hours=hours / 2 if hours is not None else None,
             )
         )
-    like_gpt2 = parameters is not None and LIKE_GPT2[0] <= parameters.number <= LIKE_GPT2[1]
-    if lr_fraction is not None and lr_fraction > 0.5 and like_gpt2:
+    lawful = laws_hold(reading)
+    if lr_fraction is not None and lr_fraction > 0.5 and lawful:
         options.append(Option(text="letting the learning rate decay to its end", gain=DECAY_GAIN, hours=None))
     epochs = reading.progress.epochs
     fresh = epochs is None or epochs.number <= FRESH_PASSES
     past_the_start = parameters is not None and tokens is not None and tokens.number > parameters.number
-    if parameters is not None and tokens is not None and fresh and past_the_start:
+    if parameters is not None and tokens is not None and fresh and past_the_start and lawful:
         band = scaling.size_gain_band(tokens.number, (parameters.number, 2 * parameters.number))
         time = 2 * hours if hours is not None else None
         options.append(
             Option(text="twice the parameters for the same tokens", gain=(band.low, band.high), hours=time)
         )
-    if epochs is not None and not fresh and parameters is not None and tokens is not None:
+    if epochs is not None and not fresh and parameters is not None and tokens is not None and lawful:
         worth = scaling.effective_tokens(unique=tokens.number / epochs.number, total=tokens.number)
         band = scaling.gain_band(parameters.number, worth, tokens.number)
         options.append(Option(text="as many tokens of fresh text", gain=(band.low, band.high), hours=hours))

@@ -19,8 +19,10 @@ class Machine:
         is_cpu: whether it is a CPU.
         count: how many devices train together.
         count_known: whether anything says so.
+        processes: their number where the log's own numbers give it away.
         dtype: of the matrix multiplications.
-        peak: its dense peak in that dtype with float32 accumulation, in FLOP/s.
+        peak: its dense peak in that dtype with float32 accumulation, in FLOP/s; in the dtype that it trains
+            in best where it has no such product in this one.
     """
 
     name: Fact | None
@@ -32,6 +34,7 @@ class Machine:
     count_known: bool
     dtype: str | None
     peak: Fact | None
+    processes: Fact | None = None
 
 
 def machine_of(settings: Settings, *, measured_here: bool) -> Machine:
@@ -65,9 +68,14 @@ def machine_of(settings: Settings, *, measured_here: bool) -> Machine:
 def peak_fact(spec: DeviceSpec, dtype: str) -> Fact | None:
     """The device's dense peak in a dtype; float32 runs multiply in TF32 where the hardware has it.
 
-    Both nanoGPT and this project allow TF32. A dtype that the device only emulates has no peak of its own.
+    Both nanoGPT and this project allow TF32. A dtype that the device only emulates has no peak of its own;
+    what the device could do instead is what such a run is short of.
     """
     used = "tf32" if dtype == "float32" and spec.native("tf32") else dtype
+    remark = ""
+    if not spec.native(used):
+        remark = f" (there is none in {used})"
+        used = spec.training_dtype
     peak = spec.peak(used)
     if peak is None:
         return None
@@ -76,7 +84,7 @@ def peak_fact(spec: DeviceSpec, dtype: str) -> Fact | None:
         value=peak,
         text=f"{peak / 1e12:.1f} TFLOP/s",
         origin=Origin.TABLED,
-        reason=f"{spec.name}, dense {used} with float32 accumulation: {spec.source}",
+        reason=f"{spec.name}, dense {used} with float32 accumulation{remark}: {spec.source}",
         unit="FLOP/s",
         source=f"table:{spec.name}",
     )

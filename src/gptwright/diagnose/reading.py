@@ -5,16 +5,16 @@ What cannot be known is None, and no rule may fire on it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
 
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
-from gptwright.diagnose.speed import Speed, speed_of
+from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.evidence import EvalLines, LogEvidence, RunEvidence, TrainLines
+from gptwright.record.evidence import NUMBERED, EvalLines, LogEvidence, RunEvidence, TrainLines
 
 T = TypeVar("T")
 
@@ -93,6 +93,15 @@ class Reading:
         return self.settings.get("vocab_size")
 
     @property
+    def steps_are_known(self) -> bool:
+        """Whether the log says its steps; else their order stands in, and no number of it is a step."""
+        return self.log is None or not self.log.hazards.get(NUMBERED)
+
+    def at(self, step: int) -> str:
+        """Where in the run a row is, in words."""
+        return f"step {step:,}" if self.steps_are_known else f"training line {step:,} of the log"
+
+    @property
     def starts_from_scratch(self) -> bool:
         """Whether nothing says that the weights came from elsewhere."""
         return (self.settings.word("init_from") or "scratch") in ("scratch", "auto")
@@ -124,6 +133,11 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
     )
     sizes = sizes_of(settings, evidence.log)
     speed = speed_of(settings, sizes, evidence.log, machine.count)
+    processes = processes_of(speed, settings, evidence.log)
+    if processes is not None and processes.number != machine.count:
+        count = int(processes.number)
+        machine = replace(machine, count=count, count_known=True, processes=processes)
+        speed = speed_of(settings, sizes, evidence.log, count)
     progress = _progress(settings, sizes, speed, evidence.log)
     seconds = speed.step_seconds or seconds_per_step
     planned_seconds = None
@@ -142,7 +156,7 @@ def _mfu(machine: Machine, speed: Speed) -> Fact | None:
 
 
 def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence | None) -> Progress:
-    first, last = _end_steps(log) if log else (None, None)
+    first, last = _end_steps(log) if log and not log.hazards.get(NUMBERED) else (None, None)
     planned = settings.logged.get("planned_steps") or settings.get("max_iters")
     seen = _product("tokens_seen", last, speed.tokens_per_step)
     planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)

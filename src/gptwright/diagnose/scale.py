@@ -7,8 +7,13 @@ import numpy as np
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Fact, derived, logged
 
+# GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
+# micro-batch scatters by another 0.2.
+ABOVE_UNIFORM = 0.6
 # A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
 MULTIPLE_TOLERANCE = 0.04
+# Vocabularies in use, where none is named.
+SMALLEST_BPE, LARGEST_VOCABULARY = 4096, 262_144
 # A first line that averages over the steps of an interval has learned up to a third of the way.
 EARLY_STEPS, LEARNED_SHARE = 500, 0.66
 
@@ -25,7 +30,7 @@ def uniform_loss(reading: Reading) -> Fact | None:
 def first_loss(reading: Reading) -> Fact | None:
     """The loss of fresh weights: the first line of a log that begins at the beginning."""
     log = reading.log
-    if log is None or not reading.starts_from_scratch:
+    if log is None or not reading.starts_from_scratch or not reading.steps_are_known:
         return None
     for name, table, losses in (
         ("first_val_loss", log.evals, log.evals.val_loss),
@@ -54,21 +59,28 @@ def loss_scale(reading: Reading) -> int:
 
     A first loss far above ln(vocabulary) is no loss of a model that guesses. Which multiple it is, is told by
     the accumulation, else by validation beside it, else by the loss of fresh weights itself. A first line
-    that is a mean over the steps before it is a little below the multiple.
+    that is a mean over the steps before it is a little below the multiple. Where the vocabulary is not known,
+    no loss of fresh weights is above that of the largest in use, and only validation tells the multiple.
     """
     train, uniform = reading.train, uniform_loss(reading)
-    if train is None or uniform is None or not reading.starts_from_scratch or train.segment[0] != 0:
+    if train is None or not reading.starts_from_scratch or train.segment[0] != 0:
         return 1
     first = float(train.loss[0])
-    if not math.isfinite(first) or train.step[0] > EARLY_STEPS or first < 1.5 * uniform.number:
+    highest = uniform.number if uniform is not None else math.log(LARGEST_VOCABULARY)
+    if not math.isfinite(first) or train.step[0] > EARLY_STEPS or first < 1.5 * highest:
         return 1
-    accumulation = reading.settings.integer("gradient_accumulation_steps")
-    for multiple in (accumulation, _against_validation(reading), round(first / uniform.number)):
+    told = [_against_validation(reading)]
+    lowest = math.log(SMALLEST_BPE)
+    if uniform is not None:
+        lowest = uniform.number
+        accumulation = reading.settings.integer("gradient_accumulation_steps")
+        told = [accumulation, *told, round(first / uniform.number)]
+    for multiple in told:
         if multiple is None or multiple < 2:
             continue
-        share = first / (multiple * uniform.number)
-        fresh = train.step[0] <= 1
-        if (1 - MULTIPLE_TOLERANCE if fresh else LEARNED_SHARE) <= share <= 1 + MULTIPLE_TOLERANCE:
+        fresh = train.step[0] <= 1 and reading.steps_are_known
+        least = 1 - MULTIPLE_TOLERANCE if fresh else LEARNED_SHARE
+        if least * lowest <= first / multiple <= (1 + MULTIPLE_TOLERANCE) * highest:
             return multiple
     return 1
 

@@ -15,6 +15,8 @@ from gptwright.record.evidence import LogEvidence
 # Tokens per step by inversion carry the errors of the printed MFU and of the FLOP convention (6 to 7 % at
 # GPT-2's shapes). Beyond 12 % the settings and the log contradict each other.
 INVERSION_TOLERANCE = 0.12
+# nanoGPT prints both by the same formula, so a ratio between them is exact but for rounding and the average.
+PROCESS_TOLERANCE, MOST_PROCESSES = 0.04, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,22 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
         mfu_basis=basis,
         achieved_flops=_achieved(sizes, rate, printed_mfu, basis, device_count),
     )
+
+
+def processes_of(speed: Speed, settings: Settings, log: LogEvidence | None) -> Fact | None:
+    """How many processes trained together, where nanoGPT's log tells.
+
+    Its header counts the tokens of all processes and its MFU is that of one: the ratio is their number.
+    """
+    printed, implied = settings.logged.get("tokens_per_step"), speed.implied_tokens_per_step
+    if log is None or log.format.name != "nanoGPT" or printed is None or implied is None:
+        return None
+    ratio = printed.number / implied.number if implied.number else 0.0
+    count = round(ratio)
+    if not 1 <= count <= MOST_PROCESSES or abs(ratio / count - 1) > PROCESS_TOLERANCE:
+        return None
+    formula = f"the header's {printed.text} tokens a step / {implied.text} by the MFU of one process"
+    return derived("device_count", count, formula, unit="devices")
 
 
 def _basis(settings: Settings, log: LogEvidence | None) -> Fact | None:

@@ -36,8 +36,8 @@ GPU_SPREAD, CPU_SPREAD = (1.8, 1.6), (2.2, 1.8)
 # Where less is known: a family without published speeds, no bandwidth, no power limit where it matters, or a
 # step that waits for its host, which no published run did.
 WIDER, WIDEST = 1.2, 2.4
-# The most that torch products were measured to reach over a dense peak (an RTX 5090's clock beats its own).
-MOST_OF_PEAK = 1.13
+# A whole step never reaches its peak: the highest published MFU is 0.85; more is called impossible.
+MOST_OF_PEAK = 1.0
 GPU_BASIS = (
     "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
     " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
@@ -85,7 +85,7 @@ def predict_speed(
     slower, faster = _spread(work, parts)
     high = likely * faster
     if device_kind != "cpu":
-        possible = MOST_OF_PEAK * peak_flops * device_count / shape.causal_flops_per_token()
+        possible = MOST_OF_PEAK * peak_flops * device_count / shape.flops_per_token()
         high = max(likely, min(high, possible))
     return Speed(
         low=likely / slower, likely=likely, high=high, basis=CPU_BASIS if device_kind == "cpu" else GPU_BASIS

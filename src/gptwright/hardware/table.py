@@ -29,6 +29,8 @@ DTYPES = ("float32", "tf32", "float16", "bfloat16")
 # A driver reports less memory than is sold: ECC takes 6 %, the driver some more, and a T4 or A10G ends 8 to
 # 9 % short. Variants of one name differ by 17 % at least.
 MEMORY_TOLERANCE = 0.12
+# torch.compile makes kernels with Triton, which refuses compute capabilities below 7.0 (nanoGPT issue 157).
+BEFORE_TRITON = ("Kepler", "Maxwell", "Pascal", "Pascal GP100")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,6 +68,11 @@ class DeviceSpec:
     def training_dtype(self) -> str:
         """The dtype that training multiplies in: bfloat16 where it is native, else float16, else float32."""
         return next(dtype for dtype in ("bfloat16", "float16", "float32") if self.native(dtype))
+
+    @property
+    def compiles(self) -> bool:
+        """Whether torch.compile can make kernels for it."""
+        return self.family not in BEFORE_TRITON
 
     def peak(self, dtype: str) -> float | None:
         """Dense FLOP/s in `dtype` with FP32 accumulation; None if the hardware does not multiply it."""

@@ -3,7 +3,8 @@
 "The best model in H hours on this card" tries a ladder of sizes: for each, the largest micro-batch that fits,
 the tokens that its speed allows in the time, and the two terms of a fitted scaling law; the size with the
 smallest sum wins. The law's absolute loss is not portable, its minimum is, and it is flat: sizes near it do
-as well.
+as well. Where the text is known and short, it limits both: passes beyond the sixteenth teach little, and a
+model of many more parameters than tokens only memorizes, which the law does not show.
 """
 
 import math
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gptwright import units
+from gptwright.arithmetic.evaluation import text_kind
 from gptwright.arithmetic.scaling import BESIROGLU, effective_tokens, loss_terms
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
@@ -27,6 +29,12 @@ RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
 # The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
 BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
+# The next pass after so many is worth 0.38 of a fresh one (arXiv 2305.16264).
+MOST_PASSES = 16
+# nanoGPT's recipe for a megabyte of characters, which overfits from the 29th pass on, has 10.6 parameters a
+# token; twice the layers are worse from the start (nanoGPT issue 211). For a BPE's tokens, parameters beyond
+# 22 times the best number for the text (0.051 a token) count for nothing: 1 + 4 half-lives of 2305.16264.
+MOST_PARAMETERS_PER_TOKEN = {"char": 11.0, "bpe": 1.1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +79,9 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
         config = _nearest_shape(config, planner, targets.parameters)
     elif choose_model and targets.hours is not None:
         config = _best_shape(config, planner, targets.hours)
-    config = _with_length(config, planner, targets)
+    config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
-    return Solved(config, plan, _changes(start, config, targets))
+    return Solved(config, plan, _changes(start, plan, targets))
 
 
 def _shapes(config: TrainConfig) -> list[TrainConfig]:
@@ -105,12 +113,17 @@ def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainCon
     best: tuple[float, TrainConfig] | None = None
     for shape in _shapes(config):
         plan = planner(shape)
-        if plan.largest == 0:
-            break
-        candidate = _with_batch(shape, plan, _tokens_in(plan, hours))
-        plan = planner(candidate)
-        tokens = _tokens_in(plan, hours)
         unique = plan.train_tokens.number if plan.train_tokens is not None else None
+        too_large = (
+            best is not None
+            and unique is not None
+            and plan.shape.count_parameters().nanogpt > _most_parameters(plan.shape.vocab_size, unique)
+        )
+        if plan.largest == 0 or too_large:
+            break
+        candidate = _with_batch(shape, plan, _allowed(plan, _tokens_in(plan, hours)))
+        plan = planner(candidate)
+        tokens = _allowed(plan, _tokens_in(plan, hours))
         worth = tokens if unique is None else effective_tokens(unique=unique, total=tokens)
         loss = sum(loss_terms(BESIROGLU, plan.shape.count_parameters().nanogpt, worth))
         if best is None or loss < best[0]:
@@ -151,11 +164,25 @@ def _tokens_in(plan: Plan, hours: float) -> float:
     return float(plan.speed.likely * hours * 3600)
 
 
-def _with_length(config: TrainConfig, planner: Planner, targets: Targets) -> TrainConfig:
+def _most_parameters(vocab_size: int, unique_tokens: float) -> float:
+    """The size beyond which a model only memorizes so much text."""
+    return MOST_PARAMETERS_PER_TOKEN[text_kind(vocab_size)] * unique_tokens
+
+
+def _allowed(plan: Plan, tokens: float) -> float:
+    """As many of `tokens` as the text is worth passing over."""
+    return min(tokens, MOST_PASSES * plan.train_tokens.number) if plan.train_tokens is not None else tokens
+
+
+def _with_length(
+    config: TrainConfig, planner: Planner, targets: Targets, *, as_the_text_allows: bool
+) -> TrainConfig:
     """The number of steps that the targets give, with decay and warm-up to match."""
     plan = planner(config)
     if targets.hours is not None:
         tokens = _tokens_in(plan, targets.hours)
+        if as_the_text_allows:
+            tokens = _allowed(plan, tokens)
     elif targets.tokens_per_parameter is not None:
         tokens = targets.tokens_per_parameter * plan.shape.count_parameters().nanogpt
     elif targets.tokens is not None:
@@ -173,10 +200,12 @@ def _with_length(config: TrainConfig, planner: Planner, targets: Targets) -> Tra
     )
 
 
-def _changes(before: TrainConfig, after: TrainConfig, targets: Targets) -> tuple[Fact, ...]:
-    wanted = []
+def _changes(before: TrainConfig, plan: Plan, targets: Targets) -> tuple[Fact, ...]:
+    wanted, after = [], plan.config
     if targets.hours is not None:
         wanted.append(units.duration(targets.hours * 3600))
+        if plan.epochs is not None and plan.epochs > MOST_PASSES - 1:
+            wanted.append(f"no more than {MOST_PASSES} passes over the text")
     if targets.tokens is not None:
         wanted.append(f"{units.count(targets.tokens)} tokens")
     if targets.tokens_per_parameter is not None:

@@ -6,10 +6,9 @@ import subprocess
 from dataclasses import dataclass
 
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin, stated, tabled
 from gptwright.hardware.cpu import cpu_memory_bytes, cpu_name, measure_cpu_peak
-from gptwright.hardware.table import find_spec, near_names
+from gptwright.hardware.table import DeviceSpec, find_spec, near_names
 
 # Names that mean a kind of device and not a model of it.
 KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
@@ -25,7 +24,9 @@ class PlanDevice:
         count: how many train together.
         dtype: of the matrix multiplications.
         compiled: whether the model is compiled.
-        peak: dense peak in that dtype, FLOP/s; None where the device is unknown.
+        peak: dense peak in that dtype, FLOP/s, or in its best where it is emulated; None where the device is
+            unknown.
+        emulated: whether the device has no products of that dtype; how fast it is then is not known.
         bandwidth: of its memory, bytes/s.
         memory: its own, bytes.
         power_watts: the board's limit.
@@ -39,6 +40,7 @@ class PlanDevice:
     dtype: str
     compiled: bool
     peak: Fact | None
+    emulated: bool
     bandwidth: float | None
     memory: Fact | None
     power_watts: float | None
@@ -47,11 +49,7 @@ class PlanDevice:
 
 
 def plan_device(config: TrainConfig, *, name: str | None, count: int) -> PlanDevice:
-    """The device named, else this machine's.
-
-    Raises:
-        DeviceError: the config asks for a dtype that the device only emulates.
-    """
+    """The device named, else this machine's."""
     here_too = name is None or name.lower() in KINDS or name == cpu_name()
     if name is not None and not here_too:
         return _named(config, stated("device", name), count)
@@ -97,6 +95,7 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
             dtype="bfloat16" if config.dtype == "auto" else config.dtype,
             compiled=compiled,
             peak=None,
+            emulated=False,
             bandwidth=None,
             memory=None,
             power_watts=None,
@@ -106,13 +105,9 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
     spec = match.spec
     dtype = spec.training_dtype if config.dtype == "auto" else config.dtype
     used = "tf32" if dtype == "float32" and spec.native("tf32") else dtype
-    peak = spec.peak(used)
-    if peak is None:
-        raise DeviceError(
-            f"dtype = {dtype!r} on {spec.name}: it has no {dtype} arithmetic and would only emulate it",
-            why="emulated matrix products measured 7 to 9 times slower than float16",
-            fix=f"--dtype={spec.training_dtype}, or leave it at auto",
-        )
+    native = spec.native(used)
+    if not native:
+        used = spec.training_dtype
     reason = f"dense {used} with float32 accumulation; {spec.source}"
     memory = None
     if spec.memory_bytes is not None:
@@ -122,13 +117,22 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         kind="mps" if spec.vendor == "apple" else "cuda",
         count=count,
         dtype=dtype,
-        compiled=compiled and spec.vendor != "apple",
-        peak=tabled("peak_flops", peak, spec.name, reason, unit="FLOP/s"),
+        compiled=compiled and spec.vendor != "apple" and spec.compiles,
+        peak=tabled("peak_flops", spec.peaks[used], spec.name, reason, unit="FLOP/s"),
+        emulated=not native,
         bandwidth=spec.bandwidth,
         memory=memory,
         power_watts=spec.power_watts,
         family=spec.family,
-        remark=match.assumed,
+        remark=match.assumed if native else _emulated(spec, dtype),
+    )
+
+
+def _emulated(spec: DeviceSpec, dtype: str) -> str:
+    """Why nothing is known of a dtype that the device does not multiply with float32 accumulation."""
+    return (
+        f"{spec.name} has no {dtype} products of its own, and how fast it emulates them is not published;"
+        f" --dtype={spec.training_dtype} can be planned"
     )
 
 
@@ -145,6 +149,7 @@ def _this_cpu(config: TrainConfig, count: int) -> PlanDevice:
         peak=_measured(
             "peak_flops", peak, f"{peak / 1e9:.0f} GFLOP/s", "fastest float32 matrix product just now"
         ),
+        emulated=False,
         bandwidth=None,
         memory=(
             _measured("device_bytes", memory, f"{memory / 2**30:.1f} GiB", "this machine's memory")

@@ -115,7 +115,6 @@ def make_plan(
 
     Raises:
         ConfigError: there are more devices than sequences in a step.
-        DeviceError: the dtype is one that the device only emulates.
     """
     facts = {**known_facts(str(facts["dataset"].value) if "dataset" in facts else config.dataset), **facts}
     vocabulary = _vocabulary(config, facts, sources)
@@ -215,7 +214,7 @@ def _fitting(
 
 
 def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed | None:
-    if device.peak is None:
+    if device.peak is None or device.emulated:
         return None
     return predict_speed(
         shape,
@@ -237,9 +236,10 @@ def _unknown(
     device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
 ) -> tuple[Unknown, ...]:
     unknown = []
-    if device.peak is None and speed is None:
+    if speed is None:
         missing = f"{device.remark}; on that machine, gptwright plan --measure"
-        unknown.append(Unknown("How fast will it be, and does it fit?", missing))
+        fits = ", and does it fit" if device.memory is None else ""
+        unknown.append(Unknown(f"How fast will it be{fits}?", missing))
     if train_tokens is None:
         unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
     if loss is None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     # A plan has settings and no tables, and numpy would cost it a fifth of its time.
     from gptwright.record.arrays import Booleans, Floats, Integers
 
+# A hazard: nothing says the steps of a log's lines, and their order stands in.
+NUMBERED = "lines without a step, numbered in order"
+
 
 class TrainLoss(StrEnum):
     """What the loss on a training line is."""

@@ -59,6 +59,7 @@ def run_facts(reading: Reading) -> list[Fact]:
         progress.tokens_per_parameter,
         progress.epochs,
         reading.machine.name,
+        reading.machine.processes,
         speed.step_seconds,
         speed.tokens_per_second,
         speed.achieved_flops,

@@ -73,7 +73,7 @@ def run_summary(reading: Reading) -> dict[str, Any]:
         "last_train_loss": float(trained.value[-1]) if len(trained) else None,
         "last_val_loss": float(val.value[-1]) if len(val) else None,
         "best_val_loss": float(val.value[best]) if best is not None else None,
-        "best_val_step": int(val.step[best]) if best is not None else None,
+        "best_val_step": int(val.step[best]) if best is not None and reading.steps_are_known else None,
     }
 
 

@@ -16,6 +16,7 @@ import torch
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
+from gptwright.hardware.table import find_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,9 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
 def missing_compiler(device: Device) -> str | None:
     """What torch.compile would need on this device and does not find, if anything."""
     if device.type == "cuda":
+        known = find_spec(device.name)
+        if known is not None and not known.spec.compiles:
+            return f"Triton has no kernels for {known.spec.name}: it needs compute capability 7.0"
         return None if importlib.util.find_spec("triton") else "the package triton is not installed"
     if device.type == "cpu":
         found = any(shutil.which(compiler) for compiler in ("g++", "clang++", "c++", "cl"))

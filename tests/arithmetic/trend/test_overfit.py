@@ -98,3 +98,19 @@ def test_missing_values_and_few_evaluations() -> None:
     assert point is not None
     assert point.exceeds
     assert overfit_point(STEPS[:3], None, VAL[:3]) is None
+
+
+def test_few_evaluations_behind_a_steep_start_that_keep_rising() -> None:
+    # The shape of a ten-line log: the bend of its start is no noise.
+    steps = np.arange(0, 5000, 500)
+    val = np.array([4.1800, 2.2932, 1.7249, 1.5538, 1.5022, 1.4967, 1.5103, 1.5326, 1.5602, 1.5919])
+    train = np.array([4.2500, 2.3660, 1.5720, 1.2080, 1.0390, 0.9340, 0.8640, 0.8050, 0.7520, 0.7010])
+    point = overfit_point(steps, train, val)
+    assert point is not None
+    assert (point.best_step, point.exceeds, point.train_falls) == (2500, True, True)
+    for place in (8, 9):  # one value that falls, and it is no climb
+        other = val.copy()
+        other[place] = other[place - 1] - 0.001
+        point = overfit_point(steps, train, other)
+        assert point is not None
+        assert not point.exceeds

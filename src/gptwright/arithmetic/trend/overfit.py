@@ -29,6 +29,10 @@ FALSE_ALARM = 1e-3
 # Without a known standard error the scatter around the trend stands in. From few evaluations it is itself
 # uncertain: taken from medians it is worth about half their number in degrees of freedom.
 POINTS_PER_DEGREE = 2
+# Few evaluations behind a steep start: the curve's own bend looks like noise. Four rises in a row, to twelve
+# times the scatter of the later two thirds, happen by chance once in 2,000 flat runs of 8 or more evaluations
+# (simulated), and the training loss has to slide in the same way.
+STEPS_IN_A_ROW, FEWEST_TO_CLIMB, CLIMB = 4, 8, 12.0
 # Evaluations on fixed windows scatter little; a rise smaller than a run's own seed noise is none. Seeds give
 # 0.0014 nats at 124M, more for small models (evaluation.py).
 LEAST_NOISE = 0.0014
@@ -85,13 +89,14 @@ def overfit_point(
     rise = max(float(means[-1] - means[lowest]), 0.0)
     bound = _bound(y, at, val_se, len(means)) / math.sqrt(together / 2)
     change, falls = _train_change(other, at, best)
+    climbs = val_se is None and _keeps_rising(y, at, best)
     return OverfitPoint(
         best_step=int(at[best]),
         best=float(y[best]),
         last=float(means[-1]),
         rise=rise,
         bound=bound,
-        exceeds=rise > bound and len(y) - 1 - best >= LEAST_AGE,
+        exceeds=(rise > bound or climbs) and len(y) - 1 - best >= LEAST_AGE,
         train_change=change,
         train_falls=falls,
         evaluations_since=len(y) - 1 - best,
@@ -112,6 +117,15 @@ def _bound(y: Floats, at: Floats, standard_error: float | None, places: int) -> 
     return student_quantile(degrees, chance) * max(sd, LEAST_NOISE)
 
 
+def _keeps_rising(y: Floats, at: Floats, best: int) -> bool:
+    """Whether every value from the best on is above the one before, to far beyond the later scatter."""
+    if len(y) < FEWEST_TO_CLIMB or len(y) - 1 - best < STEPS_IN_A_ROW or (np.diff(y[best:]) < 0).any():
+        return False
+    late = slice(len(y) // 3, None)
+    scatter = MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y[late], at[late], 1))))
+    return bool(y[-1] - y[best] > CLIMB * max(scatter, LEAST_NOISE))
+
+
 def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, bool | None]:
     """How far training loss moved since the best evaluation, and whether that is a fall."""
     good = np.flatnonzero(np.isfinite(train))
@@ -121,4 +135,6 @@ def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, b
     change = float(train[after[-1]] - train[after[0]])
     noise = noise_of(train, at)
     scatter = noise.sd if noise is not None else 0.0
-    return change, change < -2 * math.sqrt(2) * scatter
+    return change, change < -2 * math.sqrt(2) * scatter or _keeps_rising(
+        -train[good], at[good], int(np.searchsorted(good, best))
+    )

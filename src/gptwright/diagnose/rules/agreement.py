@@ -138,9 +138,11 @@ def _other_rate(reading: Reading) -> list[tuple[str, Fact, Fact]]:
 
 def device_mismatch(reading: Reading) -> Iterator[Verdict]:
     """The log may name its device, its memory, or print the memory in an out-of-memory message; the stated
-    device must be the same card. Names are compared by their rows in the table, so spellings do not matter;
-    memory may fall short of what is sold by the 2 to 4 % that the driver keeps.
+    device must be the same card, and as many of them as nanoGPT's header and MFU tell of. Names are compared
+    by their rows in the table, so spellings do not matter; memory may fall short of what is sold by the 2 to
+    4 % that the driver keeps.
     """
+    yield from _other_count(reading)
     stated, printed_name = reading.settings.stated.get("device"), reading.machine.logged_name
     spec = reading.machine.spec
     if stated is None or spec is None:
@@ -174,6 +176,21 @@ def device_mismatch(reading: Reading) -> Iterator[Verdict]:
             f"The log reports {printed.text} of memory; the stated {stated.text} has {sold.text}.",
             [stated, sold, printed],
         )
+
+
+def _other_count(reading: Reading) -> Iterator[Verdict]:
+    """Another number of devices than the log's own numbers allow."""
+    stated, processes = reading.settings.stated.get("device_count"), reading.machine.processes
+    if stated is None or processes is None or stated.number == processes.number:
+        return
+    yield finding(
+        "device-mismatch",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"{stated.text} devices are stated; the log's numbers are those of {processes.text}"
+        f" ({processes.reason}).",
+        [stated, processes],
+    )
 
 
 def _alternatives(stated: Fact) -> tuple[DeviceSpec, ...]:

@@ -61,6 +61,9 @@ EFFECTIVE_BATCH = re.compile(
     r"\b(?:effective|global|total|real)\W+batch(?:\W?size)?(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
 )
 STEPS = re.compile(r"^\W{0,2}(?:steps|iters|iterations|updates)\b", re.IGNORECASE)
+PART_OF_THE_RUN = re.compile(
+    r"\b(?:every|each|first|after|per|last|at|by|until|warm\W?up|decay)\W+$", re.IGNORECASE
+)
 PERCENT = re.compile(r"^\s?(?:%|percent)")
 
 # Words that make a number of tokens the corpus's and not the run's.
@@ -190,21 +193,30 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
                     "stale-comment",
                     Severity.WARNING,
                     Confidence.CERTAIN,
-                    f"A comment says {claim.written}{_word_after(claim)}; the values give"
-                    f" {nearest.text} ({nearest.reason}).",
+                    f"A comment says {_in_words(claim)}; the values give {_with_reason(nearest)}.",
                     [claim.fact(), nearest],
                     actions=[Action(f"Correct the comment in line {comment.line} of the config.")],
                 )
 
 
-def _word_after(claim: Claim) -> str:
-    words = re.match(r"\W{0,2}((?:\w+\s?){0,3})", claim.after)
-    return f" {words[1].strip()}" if words and words[1].strip() else ""
+def _with_reason(truth: Fact) -> str:
+    if truth.origin is Origin.CONFIGURED:
+        return f"{truth.name} = {truth.text}"
+    return f"{truth.text} ({truth.reason})"
+
+
+def _in_words(claim: Claim) -> str:
+    """The claim with the words after it, or, where none follow, those before it."""
+    after = re.match(r"\W{0,2}((?:\w+\s?){0,3})", claim.after)
+    if after and after[1].strip():
+        return f"{claim.written} {after[1].strip()}"
+    before = re.search(r"((?:\w+\W{1,3}){0,3})$", claim.before)
+    return f"{before[1] if before else ''}{claim.written}"
 
 
 def _truths(reading: Reading, claim: Claim) -> list[Fact]:
     """What a claim may be about, computed from the values; empty where its subject is not certain."""
-    subjects = (_head_size, _context, _warmup)
+    subjects = (_head_size, _context, _warmup, _steps_of_the_run)
     found = next((truths for subject in subjects if (truths := subject(reading, claim))), [])
     configured = reading.speed.configured_tokens_per_step
     if found or configured is None:
@@ -240,6 +252,19 @@ def _warmup(reading: Reading, claim: Claim) -> list[Fact]:
     if steps is None or not PERCENT.match(claim.after):
         return []
     return [derived("warmup_percent", 100 * warmup.number / steps.number, "warmup_iters / max_iters")]
+
+
+def _steps_of_the_run(reading: Reading, claim: Claim) -> list[Fact]:
+    """Steps beside max_iters or lr_decay_iters, or in all: "~50k steps in total"."""
+    steps = reading.settings.given.get("max_iters")
+    own = claim.comment.field in ("max_iters", "lr_decay_iters")
+    in_all = re.search(r"\b(?:total|in all|altogether)\b", claim.comment.text, re.IGNORECASE)
+    if steps is None or not STEPS.match(claim.after) or not (own or in_all):
+        return []
+    if PART_OF_THE_RUN.search(claim.before):
+        return []
+    others = (reading.settings.given.get(name) for name in ("lr_decay_iters", "warmup_iters"))
+    return [steps, *(fact for fact in others if fact is not None)]
 
 
 def _is_per_step(claim: Claim) -> bool:

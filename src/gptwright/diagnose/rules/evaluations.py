@@ -25,6 +25,12 @@ from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
+# Two swings need so many evaluations to be told from noise.
+FEWEST_FOR_A_PERIOD = 16
+# Random windows have seen 63 % of the text after as many tokens as it has: below that, hardly any twice.
+ONE_PASS = 0.9
+# What nanoGPT's recipe for a megabyte of text uses.
+USUAL_DROPOUT = 0.2
 # A gap that is smaller does not matter to anybody, however sure it is.
 SMALL_GAP = 0.01
 
@@ -32,13 +38,23 @@ SMALL_GAP = 0.01
 def overfitting(reading: Reading) -> Iterator[Verdict]:
     """Validation rose from its best, beyond the noise of the evaluations and of choosing the best of many,
     while training loss went on falling. A gap between the two that does not grow is no overfitting, and
-    neither is a validation that scatters. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
+    neither is a validation that scatters, swings with the data's order, or rises before the text was seen
+    once. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
     about step 1,750 of nanoGPT's recipe).
     """
     point = turning_point(reading)
     if point is None or not point.train_falls:
         return
     val, train = val_curve(reading), training_loss(reading)
+    if len(val) >= FEWEST_FOR_A_PERIOD and periodicity(val.step, val.value) is not None:
+        return
+    seen = reading.progress.epochs
+    if seen is not None and seen.number < ONE_PASS and reading.starts_from_scratch:
+        yield Unknown(
+            f"Why does validation rise after step {point.best_step:,}?",
+            f"the order of the data, or another split: {seen.text} passes are too few to memorize anything",
+        )
+        return
     best = int(np.searchsorted(val.step, point.best_step))
     last = len(val) - 1
     epochs = _epochs_at(reading, point.best_step)
@@ -47,25 +63,41 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         "overfitting",
         Severity.WARNING,
         Confidence.CERTAIN if len(eval_train_loss(reading)) else Confidence.LIKELY,
-        f"Validation was best at step {point.best_step:,}{passes} with {val.value[best]:.4f} and is"
-        f" {val.value[last]:.4f} at step {val.step[last]:,}, while training loss fell to"
+        f"Validation was best at {reading.at(point.best_step)}{passes} with {val.value[best]:.4f} and is"
+        f" {val.value[last]:.4f} at {reading.at(int(val.step[last]))}, while training loss fell to"
         f" {train.value[-1]:.4f}. The later steps memorized.",
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
-        actions=[
-            Action(
-                f"Use the checkpoint of step {point.best_step:,}, or stop there and let the schedule end"
-                " there.",
-                {"max_iters": point.best_step, "lr_decay_iters": point.best_step},
-            ),
-            Action("More text helps most; then dropout or a smaller model.", {"dropout": 0.2}),
-        ],
+        actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
     )
+
+
+def _stop_at(reading: Reading, step: int) -> Action:
+    if not reading.steps_are_known:
+        return Action("Use the checkpoint that was saved there, or end the run and its schedule there.")
+    if step < 1:
+        return Action(
+            "Validation never fell: see that both splits are the same kind of text, tokenized alike, before"
+            " anything else."
+        )
+    return Action(
+        f"Use the checkpoint of step {step:,}, or stop there and let the schedule end there.",
+        {"max_iters": step, "lr_decay_iters": step},
+    )
+
+
+def _against_memorizing(reading: Reading) -> Action:
+    dropout = reading.settings.number("dropout")
+    if dropout is not None and dropout >= USUAL_DROPOUT:
+        return Action(f"More text helps most; then a smaller model. Dropout is {dropout:g} already.")
+    return Action("More text helps most; then dropout or a smaller model.", {"dropout": USUAL_DROPOUT})
 
 
 def _epochs_at(reading: Reading, step: int) -> float | None:
     tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
-    return step * tokens.number / unique.number if tokens is not None and unique is not None else None
+    if tokens is None or unique is None or not reading.steps_are_known:
+        return None
+    return step * tokens.number / unique.number
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
@@ -261,7 +293,7 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     Source: modded-nanogpt issue 174.
     """
     val = val_curve(reading)
-    if len(val) < 16:
+    if len(val) < FEWEST_FOR_A_PERIOD:
         return
     period = periodicity(val.step, val.value)
     if period is None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gptwright.arithmetic.allocations import TRIED, allocation_bytes, decode_allocation
-from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
-from gptwright.diagnose.machine import memory_fact
+from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
@@ -75,12 +74,16 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         return
     line, step = min(rows)
     before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
-    evidence = [logged("loss", "nan", line), logged("step", step, line, unit="steps")]
-    message = f"The loss is no longer a number from step {step} on (line {line})."
+    evidence = [logged("loss", "nan", line)]
+    if reading.steps_are_known:
+        evidence.append(logged("step", step, line, unit="steps"))
+    place = f"step {step}" if reading.steps_are_known else f"training line {step}"
+    message = f"The loss is no longer a number from {place} on (line {line})."
     if len(before):
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
-        message += f" The last number is {log.train.loss[last]:.4f} at step {log.train.step[last]}."
+        place = "step" if reading.steps_are_known else "training line"
+        message += f" The last number is {log.train.loss[last]:.4f} at {place} {log.train.step[last]}."
     causes = [
         Cause(
             "a learning rate too high for this batch, or a batch that blew the gradient up",
@@ -99,7 +102,7 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         Action(
             (
                 f"Go back to the checkpoint of step {last_good[-1]} and continue with a lower learning rate"
-                if last_good
+                if last_good and reading.steps_are_known
                 else "Start again with a lower learning rate"
             ),
             _half_rate(reading),
@@ -169,26 +172,19 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
 
 def _fitting(reading: Reading, micro: int | None) -> list[Action]:
     """The largest micro-batch that fits the device, at the same tokens per step."""
-    shape, spec, dtype = reading.sizes.shape, reading.machine.spec, reading.machine.dtype
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
-    if shape is None or micro is None or spec is None or dtype is None:
+    spec, total = reading.machine.spec, device_memory(reading)
+    if reading.sizes.shape is None or micro is None or spec is None or reading.machine.dtype is None:
         return [
             Action("Halve batch_size and double gradient_accumulation_steps: the same run in less memory.")
         ]
-    total = reading.settings.logged.get("device_memory_bytes") or memory_fact(spec)
     if total is None:
         return []
     actions = []
-    for compiled in dict.fromkeys((reading.settings.flag("compile") is not False, True)):
-        most = largest_micro_batch(
-            shape,
-            budget_bytes=usable_bytes(int(total.number)),
-            dtype=dtype,
-            compiled=compiled,
-            accumulation=max(2, accumulation),
-            keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
-        )
-        most = max((b for b in range(1, min(most, micro) + 1) if (micro * accumulation) % b == 0), default=0)
+    ways = (reading.settings.flag("compile") is not False and spec.compiles, spec.compiles)
+    for compiled in dict.fromkeys(ways):
+        fitting = most_that_fits(reading, compiled=compiled) or 0
+        most = cut_of(micro * accumulation, at_most=min(fitting, micro))
         if 0 < most < micro:
             how = "compiled" if compiled else "not compiled"
             settings = {
@@ -201,7 +197,19 @@ def _fitting(reading: Reading, micro: int | None) -> list[Action]:
                     f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
                 )
             )
-    return actions
+    return actions or [_beside_the_model(reading, micro, total)]
+
+
+def _beside_the_model(reading: Reading, micro: int, total: Fact) -> Action:
+    """What to do where no smaller micro-batch is the answer: this one should fit, or none does."""
+    compiled = reading.settings.flag("compile") is not False and reading.machine.spec is not None
+    fitting = most_that_fits(reading, compiled=compiled)
+    if fitting is not None and fitting >= micro:
+        return Action(
+            f"Micro-batches of {micro} should fit {total.text}: look for another process on the device"
+            " (nvidia-smi), then halve batch_size and double gradient_accumulation_steps."
+        )
+    return Action(f"Not even one sequence fits {total.text}: take a smaller model or a shorter block_size.")
 
 
 def _line_fact(name: str, event: Event) -> Fact:

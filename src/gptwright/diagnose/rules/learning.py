@@ -1,6 +1,5 @@
 """The training loss by itself: where it starts, whether it falls, jumps, or goes back up."""
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,22 +8,23 @@ from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.scale import first_loss, first_train_loss, loss_scale, uniform_loss
-from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_loss
+from gptwright.diagnose.rules.schedule import small_batch_for_lr
+from gptwright.diagnose.scale import ABOVE_UNIFORM, first_loss, first_train_loss, loss_scale, uniform_loss
+from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
+from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 
-# GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
-# micro-batch scatters by another 0.2.
-ABOVE_UNIFORM, BELOW_UNIFORM = 0.6, 0.35
-# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary); characters
-# of English have 0.79. A loss that stays above two thirds has learned frequencies at most.
-UNIGRAM_SHARE = 0.66
-# What counts as no progress: less than this over the later half. A run that learns context falls by a nat
-# in a few hundred steps from there.
-NO_PROGRESS = 0.1
+# A multiple that is met within 2 % needs no "about".
+CLOSE = 0.02
+# Far below ln(vocabulary), where one micro-batch scatters by 0.2.
+BELOW_UNIFORM = 0.35
+# A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
+MANY_SPIKES = 3
 # Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
 RATE_JUMP = 1.5
+# The effect of a raised rate shows within so many evaluations, or five times as many lines.
+AFTER_JUMP = 5
 
 
 def scaled_loss(reading: Reading) -> Iterator[Verdict]:
@@ -35,7 +35,7 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     """
     multiple, first, uniform = loss_scale(reading), first_train_loss(reading), uniform_loss(reading)
     train = reading.train
-    if multiple == 1 or train is None or uniform is None:
+    if multiple == 1 or train is None:
         return
     first = first or logged("first_loss", float(train.loss[0]), int(train.line[0]), unit="nats")
     accumulation = reading.settings.get("gradient_accumulation_steps")
@@ -45,9 +45,9 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
         "scaled-loss",
         Severity.WARNING,
         Confidence.CERTAIN if same else Confidence.LIKELY,
-        f"The first training loss of {first.text} is {multiple} × {uniform.text} = {multiple} ×"
-        f" {uniform.reason}: the logged loss is {multiple} times the true one. Divide it before comparing;"
-        " validation is not affected.",
+        f"The first training loss of {first.text} is {_multiple_of_guessing(multiple, first, uniform)}: the"
+        f" logged loss is {multiple} times the true one. Divide it before comparing; validation is not"
+        " affected.",
         [first, uniform, accumulation, val.fact(len(val) - 1) if len(val) else None],
         causes=[
             Cause(
@@ -60,11 +60,19 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def _multiple_of_guessing(multiple: int, first: Fact, uniform: Fact | None) -> str:
+    if uniform is None:
+        return f"more than guessing gives over any vocabulary, and {multiple} × {first.number / multiple:.2f}"
+    about = "" if abs(first.number / (multiple * uniform.number) - 1) < CLOSE else "about "
+    return f"{about}{multiple} × {uniform.text} = {multiple} × {uniform.reason}"
+
+
 def init_loss(reading: Reading) -> Iterator[Verdict]:
     """The first loss of fresh weights must be near ln(vocabulary): above it by up to 0.2 with GPT-2's
     initialization and 0.2 of scatter, never clearly below. Far above: the initialization or the targets are
-    wrong. Far below: the weights are not fresh, the vocabulary is smaller than thought, or targets leak. It
-    needs a log from step 0 or 1, a known vocabulary, and nothing that says the weights came from elsewhere; a
+    wrong. Far below: the weights are not fresh, or the vocabulary is smaller than thought; nothing that a
+    model sees helps it before its first update. It needs a log from step 0 or 1, a known vocabulary, and
+    nothing that says the weights came from elsewhere; where nobody calls them fresh either, it is no fault. A
     whole multiple is scaled-loss instead. Source: arithmetic, and first losses of public logs (10.77 to 11.06
     over 50,304 tokens, 4.26 to 4.29 over 65).
     """
@@ -74,26 +82,38 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
     excess = first.number - uniform.number
     if -BELOW_UNIFORM <= excess <= ABOVE_UNIFORM:
         return
-    if excess > 0:
+    above = excess > 0
+    # Nobody called these weights fresh: that they are not is the reading, and no fault.
+    from_elsewhere = not above and not _called_fresh(reading)
+    if above:
         causes = [
             Cause("weights are initialized too large, or the output layer is", Confidence.LIKELY),
             Cause("targets do not belong to the inputs", Confidence.POSSIBLE),
         ]
     else:
         causes = [
-            Cause("the weights are pretrained or resumed", Confidence.POSSIBLE),
+            Cause(
+                "the weights are pretrained or resumed",
+                Confidence.LIKELY if from_elsewhere else Confidence.POSSIBLE,
+            ),
             Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
-            Cause("the model sees its targets", Confidence.POSSIBLE),
+            Cause("the line is a mean over steps that learned already", Confidence.POSSIBLE),
         ]
     yield finding(
         "init-loss",
-        Severity.WARNING,
+        Severity.INFO if from_elsewhere else Severity.WARNING,
         Confidence.LIKELY,
         f"The first loss is {first.text}; fresh weights over {reading.settings.facts('vocab_size')[0].text}"
         f" tokens give {uniform.text} = {uniform.reason}.",
-        [first, uniform, *reading.settings.facts("vocab_size")],
+        [first, uniform, *reading.settings.facts("vocab_size", "init_from")],
         causes=causes,
     )
+
+
+def _called_fresh(reading: Reading) -> bool:
+    """Whether a config or the trainer says that the run starts from fresh weights."""
+    log = reading.log
+    return reading.settings.named("init_from") is not None or (log is not None and log.format.gpt2_shaped)
 
 
 def stuck_loss(reading: Reading) -> Iterator[Verdict]:
@@ -102,28 +122,16 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
     half of the run gained less than 0.1 nats there; a run that merely began is not stuck. Sources: nanoGPT
     issues 303 (7.81 from step 20 on) and 468.
     """
-    loss, uniform = train_loss(reading), uniform_loss(reading)
-    if uniform is None or len(loss) < 20 or loss_scale(reading) > 1:
+    stretch = stuck_stretch(reading)
+    if stretch is None:
         return
-    warmup = reading.settings.number("warmup_iters") or 0.0
-    half = loss.part(loss.step >= (loss.step[0] + loss.step[-1]) / 2)
-    if loss.step[-1] < 500 or (loss.step[-1] < 2 * warmup and warmup > 0.5 * loss.step[-1]) or len(half) < 8:
-        return
-    third = max(2, len(half) // 3)
-    start, end = float(np.median(half.value[:third])), float(np.median(half.value[-third:]))
-    if (
-        end < UNIGRAM_SHARE * uniform.number
-        or start - end > NO_PROGRESS
-        or end > uniform.number + ABOVE_UNIFORM
-    ):
-        return
-    if len(val_loss(reading)) and val_loss(reading).value[-1] < UNIGRAM_SHARE * uniform.number:
-        return
+    loss, half, uniform = train_loss(reading), stretch.lines, stretch.uniform
     yield finding(
         "stuck-loss",
         Severity.ERROR,
         Confidence.LIKELY,
-        f"The loss is {end:.2f} at step {loss.step[-1]:,} and was {start:.2f} at step {half.step[0]:,}: no"
+        f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
+        f" {reading.at(int(half.step[0]))}: no"
         f" progress below the level of token frequencies alone ({UNIGRAM_SHARE * uniform.number:.1f} and more"
         f" of {uniform.text}). The model has learned no context.",
         [
@@ -135,7 +143,7 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         causes=[
             Cause(
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
-                Confidence.POSSIBLE,
+                Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
             ),
             Cause("attention mask, positions or targets are wrong", Confidence.POSSIBLE),
             Cause(
@@ -162,8 +170,8 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     row = int(np.searchsorted(loss.step, rise.began))
     evidence = [loss.fact(max(0, row - 1)), loss.fact(len(loss) - 1)]
     message = (
-        f"The loss was {rise.lowest:.2f} and rose from step {rise.began:,} on to {rise.level:.2f}, where it"
-        " stayed: the run has diverged."
+        f"The loss was {rise.lowest:.2f} and rose from {reading.at(rise.began)} on to {rise.level:.2f}, where"
+        " it stayed: the run has diverged."
     )
     norm = _norm_growth(reading, rise.began)
     if norm is not None:
@@ -181,7 +189,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[
             Action(
-                f"Go back to a checkpoint before step {rise.began:,} and lower the learning rate.",
+                f"Go back to a checkpoint before {reading.at(rise.began)} and lower the learning rate.",
                 _lower_rate(reading),
             )
         ],
@@ -232,19 +240,22 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     worst = max(spikes, key=lambda spike: spike.height)
     row = int(np.searchsorted(loss.step, worst.peak))
     count = f"{len(spikes)} spikes; the highest" if len(spikes) > 1 else "One spike: it"
+    many = len(spikes) > MANY_SPIKES
     yield finding(
         "loss-spike",
-        Severity.WARNING if len(spikes) > 3 else Severity.INFO,
+        Severity.WARNING if many else Severity.INFO,
         Confidence.LIKELY,
-        f"{count} reached {loss.value[row]:.2f} at step {worst.peak:,}, {worst.height:.2f} above the lines"
-        f" around it, and was gone by step {worst.recovered_at:,}.",
+        f"{count} reached {loss.value[row]:.2f} at {reading.at(worst.peak)}, {worst.height:.2f} above the"
+        f" lines around it, and was gone by {reading.at(worst.recovered_at or worst.peak)}.",
         [loss.fact(row)],
         causes=[
             Cause("a batch of unusual text", Confidence.POSSIBLE),
             Cause("a learning rate at its upper limit", Confidence.POSSIBLE),
         ],
         actions=[
-            Action("Nothing, if they stay rare; else lower learning_rate or grad_clip.", _lower_rate(reading))
+            Action("Lower learning_rate or grad_clip.", _lower_rate(reading))
+            if many
+            else Action("Nothing, as long as they stay rare.")
         ],
     )
 
@@ -281,23 +292,20 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
         assert train is not None
         low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
         resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
-        loss = train_loss(reading)
-        back = _back_below(loss, float(train.loss[before]), step)
-        effect = (
-            f" The loss was back at {train.loss[before]:.2f} by step {back:,}." if back is not None else ""
-        )
+        effect, evidence = _effect_of_jump(reading, int(train.line[after]))
+        from_step, to_step = int(train.step[before]), step
+        rise = f"from {low:.2g} at step {from_step:,} to {high:.2g} at step {to_step:,}"
+        if from_step == to_step:
+            rise = f"from {low:.2g} to {high:.2g} at step {to_step:,}"
         yield finding(
             "lr-jump",
             Severity.WARNING,
             Confidence.CERTAIN,
-            f"The learning rate rose from {low:.2g} at step {train.step[before]:,} to {high:.2g} at step"
-            f" {step:,}{', where the run was resumed' if resumed else ''}; the loss went from"
-            f" {train.loss[before]:.2f} to {train.loss[after]:.2f}.{effect}",
+            f"The learning rate rose {rise}{', where the run was resumed' if resumed else ''}.{effect}",
             [
                 logged("learning_rate", low, int(train.line[before])),
                 logged("learning_rate", high, int(train.line[after])),
-                logged("loss", _number(train.loss[before]), int(train.line[before]), unit="nats"),
-                logged("loss", _number(train.loss[after]), int(train.line[after]), unit="nats"),
+                *evidence,
             ],
             causes=(
                 [Cause("the run was resumed with a longer lr_decay_iters", Confidence.LIKELY)]
@@ -313,10 +321,6 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
         )
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _resume_between(reading: Reading, before: int, after: int) -> bool:
     log = reading.log
     assert log is not None
@@ -324,13 +328,25 @@ def _resume_between(reading: Reading, before: int, after: int) -> bool:
     return any(event.kind == "resume" and first < event.line < last for event in log.events)
 
 
-def _back_below(loss: Series, level: float, step: int) -> int | None:
-    """The first step after `step` from which the median of the following lines is below a level."""
-    later = loss.after(step)
-    for row in range(len(later) - 4):
-        if np.median(later.value[row : row + 5]) <= level:
-            return int(later.step[row])
-    return None
+def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
+    """What the loss did around a line of the log: validation where there is some, else medians of lines."""
+    for curve, word, width in ((val_loss(reading), "Validation", 1), (train_loss(reading), "The loss", 5)):
+        before, after = curve.part(curve.line < line), curve.part(curve.line > line)
+        if len(before) < width or len(after) < width:
+            continue
+        level = float(np.median(before.value[-width:]))
+        rows = range(len(after) - width + 1)
+        medians = [float(np.median(after.value[row : row + width])) for row in rows]
+        top = int(np.argmax(medians[: AFTER_JUMP * width]))
+        evidence = [before.fact(len(before) - 1), after.fact(top)]
+        if medians[top] <= level:
+            return f" {word} did not rise with it.", evidence
+        back = next((row for row in rows if row > top and medians[row] <= level), None)
+        text = f" {word} went from {level:.2f} to {medians[top]:.2f} by step {after.step[top]:,}"
+        if back is None:
+            return f"{text} and has not come back.", evidence
+        return f"{text} and was back by step {after.step[back]:,}.", [*evidence, after.fact(back)]
+    return "", []
 
 
 def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:

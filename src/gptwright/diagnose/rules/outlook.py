@@ -7,14 +7,15 @@ import numpy as np
 
 from gptwright.arithmetic.reference import LossBand, floor
 from gptwright.arithmetic.trend import noise_of, slope
-from gptwright.diagnose.forecast import forecast_run
+from gptwright.diagnose.forecast import forecast_run, peak_rate
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.schedule import long_plan
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import train_loss, val_loss
-from gptwright.facts import Fact, derived, tabled
-from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+from gptwright.facts import Fact, derived, logged, tabled
+from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
 
 # What is well below or above a reference: beyond its own band and the noise of the best evaluations.
 BEYOND = 0.05
@@ -25,6 +26,8 @@ PLATEAU = re.compile(
     r" (?:falling|improving)|levell?ed",
     re.IGNORECASE,
 )
+# The last line lies up to a log interval before the planned end.
+NOT_FINISHED = 1.1
 # A gain of less is not worth a day to anybody, and is within the seed noise of small models.
 WORTH_A_RUN = 0.02
 # A change over all that is shown of at most this much is a plateau.
@@ -112,16 +115,20 @@ def _band_fact(band: LossBand) -> Fact:
 def still_improving(reading: Reading) -> Iterator[Verdict]:
     """More steps still pay where the loss falls significantly at the end and the curve's own continuation
     promises more than 0.02 nats for half as many steps again. A validation that has turned (overfitting) or a
-    loss that is stuck or broken is not improving. Source: the fit of this run's own curve; docs/scaling.md
-    has its errors on public runs.
+    loss that is stuck or broken is not improving, training loss alone says nothing once the text is passed
+    over for the fifth time, and a validation that is too good to be true is no measure. Source: the fit of
+    this run's own curve; docs/scaling.md has its errors on public runs.
     """
     forecast = forecast_run(reading)
     if forecast is None or not forecast.falling or forecast.gain_from_half_more is None:
         return
     if forecast.gain_from_half_more < WORTH_A_RUN:
         return
-    steps = reading.progress.last_step
+    steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
+    if any(isinstance(verdict, Finding) for verdict in below_reference(reading)):
+        return
+    finished = planned is None or planned.number <= NOT_FINISHED * steps.number
     longer = round(1.5 * steps.number)
     time = ""
     if reading.speed.step_seconds is not None:
@@ -131,7 +138,8 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         "still-improving",
         Severity.INFO,
         Confidence.LIKELY,
-        "The loss was still falling at the end; half as many steps again would bring about"
+        f"The loss was still falling at {'the end' if finished else f'step {steps.text}'}; half as many steps"
+        " again would bring about"
         f" {forecast.gain_from_half_more:.2f} nats more{time}.",
         [
             *forecast.evidence,
@@ -140,7 +148,15 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
                 "gain", forecast.gain_from_half_more, "continuation of this run's own curve", unit="nats"
             ),
         ],
-        actions=[Action(f"Plan {longer:,} steps.", {"max_iters": longer, "lr_decay_iters": longer})],
+        actions=[]
+        if not finished and any(True for _ in long_plan(reading))
+        else [
+            (
+                Action(f"Let it go on: {planned.number:,.0f} steps are planned.")
+                if not finished and planned is not None
+                else Action(f"Plan {longer:,} steps.", {"max_iters": longer, "lr_decay_iters": longer})
+            )
+        ],
     )
 
 
@@ -198,13 +214,19 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
 def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
     """That the learning rate has most of its decay before it, as printed or as the schedule says."""
     train, settings, last = reading.train, reading.settings, reading.progress.last_step
-    if train is not None and np.isfinite(train.learning_rate).any():
-        rates = train.learning_rate[np.isfinite(train.learning_rate)]
-        if rates[-1] > 0.5 * rates.max():
-            return f"the learning rate is still {rates[-1]:.1e} of at most {rates.max():.1e}", []
+    peak = peak_rate(reading)
+    if train is not None and peak is not None:
+        row = int(np.flatnonzero(np.isfinite(train.learning_rate))[-1])
+        rate = float(train.learning_rate[row])
+        if rate > 0.5 * peak:
+            return f"the learning rate is still {rate:.2g} of at most {peak:.2g}", [
+                logged("learning_rate", rate, int(train.line[row]))
+            ]
         return None
     end = settings.get("lr_decay_iters")
-    if end is None or last is None or settings.flag("decay_lr") is False or last.number > 0.85 * end.number:
+    if settings.flag("decay_lr") is False:
+        return "the learning rate is constant, and its decay is still to come", [*settings.facts("decay_lr")]
+    if end is None or last is None or last.number > 0.85 * end.number:
         return None
     text = f"the learning rate decays until step {end.number:,.0f} and this is step {last.number:,.0f}"
     return text, [end, last]

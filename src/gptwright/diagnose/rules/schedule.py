@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from gptwright import units
-from gptwright.arithmetic.scaling import TOKENS_PER_PARAMETER, value_of_next_pass
+from gptwright.arithmetic.scaling import value_of_next_pass
+from gptwright.diagnose.length import sensible_length
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
@@ -16,11 +16,11 @@ DAY = 86_400.0
 LONG_SECONDS = 14 * DAY
 # Fifty times compute-optimal. The longest published runs of small models stop near it.
 LONG_TOKENS_PER_PARAMETER = 1000
-# Muennighoff et al. 2023: the fortieth pass over the same data is worth 0.38 of a fresh one and falling, and
-# all passes together never more than 16.4.
+# Muennighoff et al. 2023: over forty passes a token is worth 0.38 of a fresh one on average, the next pass
+# 0.08 of one, and all passes together never more than 16.4.
 LONG_EPOCHS = 40
 
-# Up to four passes a repeated token is worth a fresh one; by the sixteenth a pass is worth two thirds of one.
+# Up to four passes a repeated token is worth a fresh one; over sixteen it is worth two thirds of one.
 MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
 
 # GPT-3's table: 6e-4 at width 768 for half a million tokens a step; larger widths take proportionally less.
@@ -68,28 +68,17 @@ def long_plan(reading: Reading) -> Iterator[Verdict]:
         Confidence.CERTAIN,
         f"The planned {steps.number:,.0f} steps are {', '.join(reasons)}.",
         evidence,
-        actions=_sensible_length(reading),
+        actions=[] if _turned(reading) else sensible_length(reading, seconds_at_most=LONG_SECONDS),
     )
 
 
-def _sensible_length(reading: Reading) -> list[Action]:
-    """Compute-optimal steps with their time."""
-    parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
-    if parameters is None or per_step is None:
-        return []
-    best = TOKENS_PER_PARAMETER
-    steps = max(1, round(best.likely * parameters.number / per_step.number))
-    seconds, planned = reading.planned_seconds, reading.progress.planned_steps
-    time = ""
-    if seconds is not None and planned is not None:
-        time = f", {units.duration(seconds.number / planned.number * steps)} at this speed"
-    warmup = max(1, steps // 50)
-    return [
-        Action(
-            f"{steps:,} steps are {best.likely:.0f} tokens per parameter{time}.",
-            {"max_iters": steps, "lr_decay_iters": steps, "warmup_iters": warmup},
-        )
-    ]
+def _turned(reading: Reading) -> bool:
+    """Whether validation has turned: `overfitting` then says where to stop."""
+    if reading.log is None:
+        return False
+    from gptwright.diagnose.evaluation import turning_point  # with numpy, which a plan has no use for
+
+    return turning_point(reading) is not None
 
 
 def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
@@ -186,7 +175,8 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[
             Action(
-                f"Accumulate {steps} times as much: the same memory, longer steps.",
+                f"Accumulate {steps} times as much: the same memory, and as many fewer steps for the same"
+                " tokens.",
                 {"gradient_accumulation_steps": accumulation * steps},
             ),
             Action(f"Or lower the rate to about {fitting:.1e}.", {"learning_rate": float(f"{fitting:.1e}")}),
@@ -203,25 +193,34 @@ def _reference_batch(reading: Reading) -> float:
 
 
 def many_epochs(reading: Reading) -> Iterator[Verdict]:
-    """Up to about four passes over the data a repeated token is worth a fresh one; the sixteenth pass is
-    worth two thirds of one, the fortieth 0.38, and all together never more than 16 (Muennighoff et al. 2023).
-    Beyond that training loss measures memory, and only validation says what was learned. It counts the passes
-    that were made, or that a plan without a log holds.
+    """Up to about four passes over the data a repeated token is worth a fresh one; over sixteen it is worth
+    two thirds of one on average, over forty 0.38, and all passes together are never worth more than 16
+    (Muennighoff et al. 2023). From sixteen on training loss measures memory, and only validation says what
+    was learned. It counts the passes that were made, or that a plan without a log holds.
     """
     epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
     if epochs is None or epochs.number <= MANY_EPOCHS:
         return
     seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
     worth = value_of_next_pass(epochs.number)
+    memorizing = epochs.number > MEMORIZING_EPOCHS
     yield finding(
         "many-epochs",
-        Severity.WARNING if epochs.number > MEMORIZING_EPOCHS else Severity.INFO,
+        Severity.WARNING if memorizing else Severity.INFO,
         Confidence.CERTAIN,
         f"{epochs.number:,.1f} passes over {unique.text if unique else 'the'} training tokens; one more is"
-        f" worth {worth:.2f} of a fresh one. Training loss measures memorization now; read validation.",
+        f" worth {worth:.2f} of a fresh one. {_of_training_loss(reading, memorizing=memorizing)}",
         [epochs, seen or reading.progress.planned_tokens, unique],
         actions=[Action("Add text, or end the run earlier.")],
     )
+
+
+def _of_training_loss(reading: Reading, *, memorizing: bool) -> str:
+    if reading.log is None:
+        return "Training loss will measure memorization; watch validation."
+    if memorizing:
+        return "Training loss measures memorization now; read validation."
+    return "Training loss begins to measure memorization; read validation."
 
 
 RULES = (

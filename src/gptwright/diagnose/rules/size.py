@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from gptwright import units
 from gptwright.arithmetic.scaling import BESIROGLU, TOKENS_PER_PARAMETER, loss_terms
+from gptwright.diagnose.law import like_web_text
+from gptwright.diagnose.length import sensible_length
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, derived
@@ -28,14 +30,14 @@ def capacity_limited(reading: Reading) -> Iterator[Verdict]:
     """A model is full when it has seen far more than its compute-optimal tokens and what is left of the data
     term of the scaling law is small against the capacity term: more steps can gain little, a larger model can
     gain much. Terms are used for their difference only; absolute losses of the published laws are 0.2 to 0.3
-    nats too low for GPT-2's tokenizer. It stays silent where the data was repeated so often that the law does
-    not hold, and where the loss is broken (NaN, diverged, stuck). Source: Besiroglu et al. 2024 (arXiv
-    2404.10102); docs/scaling.md holds the laws against public runs.
+    nats too low for GPT-2's tokenizer. Where the run's own loss shows that its text is not like the web text
+    that the law was fitted to (children's stories, characters), no nats are named. It stays silent where the
+    data was repeated so often that the law does not hold, and where a log shows no step that was made.
+    Source: Besiroglu et al. 2024 (arXiv 2404.10102); docs/scaling.md holds the laws against public runs.
     """
-    parameters, tokens = (
-        reading.sizes.parameters,
-        reading.progress.tokens_seen or reading.progress.planned_tokens,
-    )
+    progress = reading.progress
+    parameters = reading.sizes.parameters
+    tokens = progress.planned_tokens if reading.log is None else progress.tokens_seen
     if parameters is None or tokens is None or _repeated(reading) or not reading.starts_from_scratch:
         return
     ratio = tokens.number / parameters.number
@@ -47,24 +49,37 @@ def capacity_limited(reading: Reading) -> Iterator[Verdict]:
     if capacity < CAPACITY_OVER_DATA * data:
         return
     law = "A/N^a and B/D^b of the fitted law (Besiroglu 2024), differences only"
+    message = (
+        f"{tokens.text} tokens are {ratio:.0f} per parameter, {ratio / best.likely:.0f} times the"
+        f" compute-optimal {best.likely:.0f}."
+    )
+    evidence: list[Fact | None] = [
+        parameters,
+        tokens,
+        derived("tokens_per_parameter", ratio, f"{tokens.text} tokens / {parameters.text} parameters"),
+    ]
+    if like_web_text(reading):
+        message += (
+            f" Its size costs about {capacity:.2f} nats, the limited data only {data:.2f}; doubling the"
+            f" tokens would gain about {data - data_after:.2f}."
+        )
+        evidence += [
+            derived("capacity_term", capacity, law, unit="nats"),
+            derived("data_term", data, law, unit="nats"),
+            derived("gain_from_doubling", data - data_after, law, unit="nats"),
+        ]
+    else:
+        message += " A larger model gains more than more steps; how much is known for web text only."
     last = _last_quarter(reading)
-    seen = f" The last quarter of the run gained {last[0]:.2f}." if last is not None else ""
+    if last is not None:
+        message += f" The last quarter of the run gained {last[0]:.2f}."
+        evidence += last[1]
     yield finding(
         "capacity-limited",
         Severity.WARNING,
         Confidence.LIKELY,
-        f"{tokens.text} tokens are {ratio:.0f} per parameter, {ratio / best.likely:.0f} times the"
-        f" compute-optimal {best.likely:.0f}. Its size costs about {capacity:.2f} nats, the limited data only"
-        f" {data:.2f}; doubling the tokens would gain about {data - data_after:.2f}.{seen}",
-        [
-            parameters,
-            tokens,
-            derived("tokens_per_parameter", ratio, f"{tokens.text} tokens / {parameters.text} parameters"),
-            derived("capacity_term", capacity, law, unit="nats"),
-            derived("data_term", data, law, unit="nats"),
-            derived("gain_from_doubling", data - data_after, law, unit="nats"),
-            *(last[1] if last is not None else ()),
-        ],
+        message,
+        evidence,
         actions=_larger_model(reading),
     )
 
@@ -99,7 +114,8 @@ def _larger_model(reading: Reading) -> list[Action]:
 
 def undertrained(reading: Reading) -> Iterator[Verdict]:
     """A run is undertrained when it ends far below the compute-optimal tokens for its size. A run that is not
-    finished is judged by its plan. It stays silent where the data was repeated more than four times (then
+    finished is judged by its plan. It stays silent where the loss is stuck or no number, which more steps do
+    not mend, where the data was repeated more than four times (then
     data, not steps, is short) and for fine-tuning. Being undertrained is no fault: on one device a larger
     model may be stopped early on purpose. Source: Hoffmann et al. 2022, Besiroglu et al. 2024, nanochat's own
     isoFLOP fits: 10 to 30 tokens a parameter, depending on what is counted, and flat.
@@ -115,31 +131,30 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
         return
     best = TOKENS_PER_PARAMETER
     ratio = tokens.number / parameters.number
-    if ratio >= best.low / 2:
+    if ratio >= best.low / 2 or _learned_nothing(reading):
         return
-    actions = []
-    per_step = reading.speed.tokens_per_step
-    if per_step is not None:
-        steps = round(best.likely * parameters.number / per_step.number)
-        actions = [
-            Action(
-                f"{steps:,} steps would be {best.likely:.0f} tokens per parameter.",
-                {"max_iters": steps, "lr_decay_iters": steps},
-            )
-        ]
     yield finding(
         "undertrained",
         Severity.INFO,
         Confidence.LIKELY,
         f"{tokens.text} tokens are {ratio:.2g} per parameter; compute-optimal is {best.low:.0f} to"
-        f" {best.high:.0f}. A smaller model, or more steps, would reach a lower loss for the same compute.",
+        f" {best.high:.0f}. A smaller model on more tokens would reach a lower loss for the same compute, and"
+        " this one would with more steps.",
         [
             parameters,
             tokens,
             derived("tokens_per_parameter", ratio, f"{tokens.text} tokens / {parameters.text} parameters"),
         ],
-        actions=actions,
+        actions=sensible_length(reading, longer=True),
     )
+
+
+def _learned_nothing(reading: Reading) -> bool:
+    if reading.train is None:
+        return False
+    from gptwright.diagnose.stuck import stuck_stretch  # with numpy, which a plan has no use for
+
+    return bool(reading.train.loss_is_bad.any()) or stuck_stretch(reading) is not None
 
 
 def _plan_is_stated(reading: Reading) -> bool:
@@ -204,28 +219,38 @@ def odd_shape(reading: Reading) -> Iterator[Verdict]:
         head = width // heads
         facts.append(derived("head_size", head, "n_embd / n_head"))
         if not SMALLEST_HEAD <= head <= LARGEST_HEAD:
-            odd.append(f"each of {heads} heads has {head} channels (32 to 128 is usual)")
+            whose = f"each of {heads} heads" if heads > 1 else "the only head"
+            odd.append(f"{whose} has {head} channels (32 to 128 is usual)")
     aspect = width / layers
     facts.append(derived("width_over_depth", aspect, "n_embd / n_layer"))
     if not LOWEST_ASPECT <= aspect <= HIGHEST_ASPECT:
         odd.append(f"{layers} layers of width {width}: width over depth is {aspect:.2g} (32 to 128 is usual)")
     if not odd:
         return
-    wide = max(64, round((width * width * layers / 64) ** (1 / 3) / 64) * 64)
-    deep = max(1, round(width * width * layers / wide**2))
     yield finding(
         "odd-shape",
         Severity.WARNING,
         Confidence.LIKELY,
         "; ".join(odd).capitalize() + ".",
         facts,
-        actions=[
-            Action(
-                f"About as many parameters in blocks: {deep} layers of width {wide}.",
-                {"n_layer": deep, "n_embd": wide, "n_head": max(1, wide // 64)},
-            )
-        ],
+        actions=[_usual_heads(width) if LOWEST_ASPECT <= aspect <= HIGHEST_ASPECT else _usual(width, layers)],
     )
+
+
+def _usual(width: int, layers: int) -> Action:
+    """As many parameters in blocks, width² × layers, at a width of 64 times the depth."""
+    wide = max(64, round((64 * width * width * layers) ** (1 / 3) / 64) * 64)
+    deep = max(1, round(width * width * layers / wide**2))
+    return Action(
+        f"About as many parameters in blocks: {deep} layers of width {wide}.",
+        {"n_layer": deep, "n_embd": wide, "n_head": wide // 64},
+    )
+
+
+def _usual_heads(width: int) -> Action:
+    """The number of heads of this width whose size is nearest to 64."""
+    heads = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: abs(width / n - 64))
+    return Action(f"Heads of {width // heads} channels, at the same size and cost.", {"n_head": heads})
 
 
 RULES = (

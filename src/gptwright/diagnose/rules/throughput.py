@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gptwright import units
+from gptwright.diagnose.cuts import cut_of, most_that_fits
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
@@ -12,6 +13,7 @@ from gptwright.diagnose.timing import clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
+from gptwright.hardware.table import DeviceSpec
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import LogEvidence
 
@@ -28,6 +30,8 @@ LOW_MFU = 0.3
 # The lowest true MFU of 76 published compiled runs of 30M parameters and more, on any device, is 0.245
 # (hardware/speeds.toml).
 LEAST_PUBLISHED = 0.24
+# Tokens of a micro-batch that keep a device busy; more bring a few percent.
+WELL_FED = 8192
 # Models this small are bound by launches and memory by nature: a low MFU there is no fault.
 SMALL_MODEL = 30e6
 # An isolated step of five times the median is no jitter: the slowest tenth of healthy steps is within 1.3.
@@ -74,7 +78,15 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
         Confidence.CERTAIN,
         f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
         f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}.",
-        [printed, basis, peak, reading.speed.achieved_flops, reading.mfu, reading.machine.name],
+        [
+            printed,
+            basis,
+            peak,
+            reading.speed.achieved_flops,
+            reading.mfu,
+            reading.machine.name,
+            reading.machine.processes,
+        ],
     )
 
 
@@ -113,6 +125,10 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
     training step does not. Source: measured against specified peaks (hardware/gpus.toml names them).
     """
     if reading.mfu is None or reading.machine.peak is None or reading.mfu.number <= IMPOSSIBLE:
+        return
+    spec, dtype = reading.machine.spec, reading.machine.dtype
+    if spec is not None and dtype == "float16" and not spec.native(dtype) and spec.float16_accumulate:
+        # Vectors of 16 bits are faster than the float32 that this peak is of.
         return
     causes = [Cause("the run was made on another device than the one stated", Confidence.LIKELY)]
     if not reading.machine.count_known:
@@ -157,12 +173,12 @@ def near_peak(reading: Reading) -> Iterator[Verdict]:
 
 
 def low_mfu(reading: Reading) -> Iterator[Verdict]:
-    """The true MFU is held against what this device reaches with this shape when compiled, in its best dtype
-    and with a well filled micro-batch. Below the lower edge of that, which holds every published run that it
-    was checked on, causes are listed by the evidence for them: not compiled, micro-batches too small, float32
-    or emulated bfloat16, a vocabulary that is not a multiple of 64. Models under 30M parameters are left
-    alone: launches and memory bound them by nature. Source: docs/throughput.md (the model and the runs that
-    it was fitted on).
+    """The true MFU is held against what this device reaches with this shape when compiled (where a compiler
+    supports it), in its best dtype and with a well filled micro-batch. Below the lower edge of that, which
+    holds every published run that it was checked on, causes are listed by the evidence for them: bfloat16
+    that is only emulated, not compiled, micro-batches too small, float32, a vocabulary that is not a multiple
+    of 64. Models under 30M parameters are left alone: launches and memory bound them by nature. Source:
+    docs/throughput.md (the model and the runs that it was fitted on).
     """
     mfu, peak, spec, parameters = (
         reading.mfu,
@@ -179,8 +195,8 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
         shape,
         peak_flops=peak.number,
         bandwidth=spec.bandwidth,
-        dtype=reading.machine.dtype,
-        compiled=True,
+        dtype=reading.machine.dtype if spec.native(reading.machine.dtype) else spec.training_dtype,
+        compiled=spec.compiles,
         micro_batch=max(1, 16_384 // shape.block_size),
         accumulation=8,
         family=spec.family,
@@ -189,39 +205,37 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
     )
     if mfu.number >= min(max(low, LEAST_PUBLISHED), LOW_MFU):
         return
-    causes, actions = _slow_causes(reading, shape.vocab_size)
+    causes, actions = _slow_causes(reading, spec, shape.vocab_size)
+    best = "when compiled and well fed" if spec.compiles else "when well fed"
     yield finding(
         "low-mfu",
         Severity.WARNING,
         Confidence.LIKELY,
         f"{units.percent(mfu.number)} of this device's {peak.text}; a model of this shape reaches about"
-        f" {units.percent(likely)} there when compiled and well fed.",
+        f" {units.percent(likely)} there {best}.",
         [mfu, peak, reading.speed.achieved_flops, *reading.settings.facts("compile", "batch_size", "dtype")],
         causes=causes,
         actions=actions,
     )
 
 
-def _slow_causes(reading: Reading, vocab_size: int) -> tuple[list[Cause], list[Action]]:
+def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[list[Cause], list[Action]]:
     settings = reading.settings
     causes, actions = [], []
-    if settings.flag("compile") is False:
+    dtype, better = reading.machine.dtype, spec.training_dtype
+    if dtype == "bfloat16" and not spec.native(dtype):
+        causes.append(Cause(f"{spec.name} only emulates bfloat16", Confidence.LIKELY))
+        actions.append(Action(f"Multiply in {better}.", {"dtype": better}))
+    if settings.flag("compile") is False and spec.compiles:
         causes.append(
             Cause("the model is not compiled (compile = False): 1.5 to 2 times slower", Confidence.LIKELY)
         )
         actions.append(Action("Compile the model.", {"compile": True}))
     micro, context = settings.integer("batch_size"), settings.integer("block_size")
-    if micro is not None and context is not None and micro * context < 8192:
+    if micro is not None and context is not None and micro * context < WELL_FED:
         causes.append(Cause(f"a micro-batch holds only {micro} × {context} tokens", Confidence.LIKELY))
-        larger = max(2 * micro, 8192 // context)
-        accumulation = settings.integer("gradient_accumulation_steps") or 1
-        actions.append(
-            Action(
-                "Take larger micro-batches and accumulate less, at the same tokens per step.",
-                {"batch_size": larger, "gradient_accumulation_steps": max(1, accumulation * micro // larger)},
-            )
-        )
-    if settings.word("dtype") == "float32":
+        actions += _larger_micro_batch(reading, micro, context)
+    if settings.word("dtype") == "float32" and better != "float32":
         causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
         actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))
     if vocab_size % 64 and vocab_size > 1024:
@@ -233,6 +247,28 @@ def _slow_causes(reading: Reading, vocab_size: int) -> tuple[list[Cause], list[A
             Cause("data loading, power or heat limits, or another process on the device", Confidence.POSSIBLE)
         )
     return causes, actions
+
+
+def _larger_micro_batch(reading: Reading, micro: int, context: int) -> list[Action]:
+    """Twice the micro-batch or more, as far as memory allows: of the same step, or of a larger one where a
+    step is one micro-batch.
+    """
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    wanted = max(2 * micro, WELL_FED // context)
+    fitting = most_that_fits(reading, compiled=reading.settings.flag("compile") is not False)
+    wanted = min(wanted, fitting) if fitting is not None else wanted
+    if accumulation == 1 and wanted > micro:
+        text = f"Take micro-batches of {wanted}; a step then holds {wanted / micro:.2g} times the tokens."
+        return [Action(text, {"batch_size": wanted})]
+    larger = cut_of(micro * accumulation, at_most=wanted)
+    if larger <= micro:
+        return []
+    return [
+        Action(
+            "Take larger micro-batches and accumulate less, at the same tokens per step.",
+            {"batch_size": larger, "gradient_accumulation_steps": accumulation * micro // larger},
+        )
+    ]
 
 
 def eval_in_timing(reading: Reading) -> Iterator[Verdict]:

@@ -14,14 +14,13 @@ import math
 import re
 from collections.abc import Callable
 
-from gptwright.record.evidence import LogFormat, TrainLoss
+from gptwright.record.evidence import NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
 
-NUMBERED = "lines without a step, numbered in order"
 TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm")
 EVAL = Columns("eval", "step", "val_loss")
 
@@ -116,7 +115,11 @@ class Dicts:
                 self._total = self._last_total
             step = self._fresh_step(said)
             rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
-            self._build.row(TRAIN, line, (step, said["loss"], rate, norm))
+            # Losses that are no numbers are left out of the printed mean; where all were, it is 0.
+            loss = (
+                math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
+            )
+            self._build.row(TRAIN, line, (step, loss, rate, norm))
         elif "eval_loss" in said:
             self._build.row(EVAL, line, (self._step(said, counts=False), said["eval_loss"]))
         elif "train_runtime" in said:

@@ -94,17 +94,27 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     sample = _sample(text)
     reader = _recognized(sample)
     if reader is None:
-        raise RunError(
-            f"no line of {text.name} is known from any trainer's log",
-            why="known are the logs of " + ", ".join(dict.fromkeys(reader.format.name for reader in READERS)),
-            fix="give what the trainer printed, or its trainer_state.json or metrics.jsonl, unchanged",
-        )
+        raise _unknown(text.name)
     passage = Passage(reader, _width(reader, sample))
     for block, number, torn in text.blocks():
         passage.block(block, number, torn=torn)
     passage.end()
-    return evidence_of(
+    evidence = evidence_of(
         text.name, lines_read=text.lines_read, hazards=text.hazards, reader=reader, build=passage.build
+    )
+    if not (len(evidence.train) or len(evidence.evals)) and not (
+        evidence.header or evidence.settings or evidence.events
+    ):
+        # Lines that only begin like somebody's: a run without a number is no run without a fault.
+        raise _unknown(text.name)
+    return evidence
+
+
+def _unknown(name: str) -> RunError:
+    return RunError(
+        f"no line of {name} is known from any trainer's log",
+        why="known are the logs of " + ", ".join(dict.fromkeys(reader.format.name for reader in READERS)),
+        fix="give what the trainer printed, or its trainer_state.json or metrics.jsonl, unchanged",
     )
 
 

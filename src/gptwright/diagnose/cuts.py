@@ -1,0 +1,33 @@
+"""Other cuts of the same step: micro-batches that fit the run's device, at the same tokens per step."""
+
+from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
+from gptwright.diagnose.machine import memory_fact
+from gptwright.diagnose.reading import Reading
+from gptwright.facts import Fact
+
+
+def device_memory(reading: Reading) -> Fact | None:
+    """The memory of one device: as the log prints it, else as it is sold."""
+    spec = reading.machine.spec
+    return reading.settings.logged.get("device_memory_bytes") or (memory_fact(spec) if spec else None)
+
+
+def most_that_fits(reading: Reading, *, compiled: bool) -> int | None:
+    """The largest micro-batch that fits the device; None where model, device or dtype are not known."""
+    shape, dtype, total = reading.sizes.shape, reading.machine.dtype, device_memory(reading)
+    if shape is None or dtype is None or total is None:
+        return None
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    return largest_micro_batch(
+        shape,
+        budget_bytes=usable_bytes(int(total.number)),
+        dtype=dtype,
+        compiled=compiled,
+        accumulation=max(2, accumulation),
+        keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
+    )
+
+
+def cut_of(sequences: int, *, at_most: int) -> int:
+    """The largest micro-batch up to `at_most` that divides a step's sequences; 0 if none does."""
+    return max((n for n in range(1, min(at_most, sequences) + 1) if sequences % n == 0), default=0)

@@ -1,0 +1,53 @@
+"""A loss that stays where a model stays that learns no context."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, uniform_loss
+from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.facts import Fact
+
+# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary); characters
+# of English have 0.79. A loss that stays above two thirds has learned frequencies at most.
+UNIGRAM_SHARE = 0.66
+# What counts as no progress: less than this over the later half. A run that learns context falls by a nat
+# in a few hundred steps from there.
+NO_PROGRESS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class StuckStretch:
+    """The later half of a run that learned nothing in it.
+
+    Attributes:
+        lines: its training losses.
+        start: the median of their first third.
+        end: the median of their last third.
+        uniform: ln(vocabulary).
+    """
+
+    lines: Series
+    start: float
+    end: float
+    uniform: Fact
+
+
+def stuck_stretch(reading: Reading) -> StuckStretch | None:
+    """The later half of the run, if the loss stays above the level of single tokens there; None if not."""
+    loss, uniform = train_loss(reading), uniform_loss(reading)
+    if uniform is None or len(loss) < 20 or loss_scale(reading) > 1:
+        return None
+    warmup = reading.settings.number("warmup_iters") or 0.0
+    half = loss.part(loss.step >= (loss.step[0] + loss.step[-1]) / 2)
+    if loss.step[-1] < 500 or (loss.step[-1] < 2 * warmup and warmup > 0.5 * loss.step[-1]) or len(half) < 8:
+        return None
+    third = max(2, len(half) // 3)
+    start, end = float(np.median(half.value[:third])), float(np.median(half.value[-third:]))
+    above, below = uniform.number + ABOVE_UNIFORM, UNIGRAM_SHARE * uniform.number
+    if not below <= end <= above or start - end > NO_PROGRESS:
+        return None
+    if len(val_loss(reading)) and val_loss(reading).value[-1] < below:
+        return None
+    return StuckStretch(half, start, end, uniform)
