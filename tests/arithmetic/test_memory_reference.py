@@ -40,6 +40,7 @@ class Case:
     dropout: float = 0.0
     gpu: bool = True
     made_of: Ingredients = GPT2
+    chunk: int = 0
 
     @property
     def model_shape(self) -> ModelShape:
@@ -54,6 +55,7 @@ class Case:
             tie_weights=self.tied,
             dropout=self.dropout,
             ingredients=self.made_of,
+            loss_chunk=self.chunk,
         )
 
 
@@ -68,6 +70,7 @@ QUICK = [
     Case((1, 12, 768, 1024, 65), 4, flash=False),
     Case((4, 4, 128, 64, 65), 12, "float32", tied=False, gpu=False, made_of=MODERN),
     Case((3, 12, 768, 1024, 50304), 4, tied=False, accumulation=2, made_of=MODERN),
+    Case((2, 12, 768, 1024, 50304), 12, accumulation=2, chunk=1024),
 ]
 THOROUGH = [
     # GPT-2's sizes and nanoGPT's own configs
@@ -114,6 +117,11 @@ THOROUGH = [
     # an optimizer in several kernels
     Case((3, 8, 1024, 64, 1000), 1, "float32", fused_optimizer=False),
     Case((3, 8, 1024, 64, 1000), 1, accumulation=2, fused_optimizer=False),
+    # the loss in chunks
+    Case((12, 12, 768, 1024, 50304), 12, chunk=512),
+    Case((3, 12, 768, 1024, 50304), 1, "float32", chunk=128),
+    Case((3, 12, 768, 1024, 50304), 4, "float16", tied=False, chunk=4096),
+    Case((3, 12, 768, 512, 50304), 8, "float32", tied=False, accumulation=2, chunk=256, gpu=False),
     # a CPU, where dropout keeps factors and writes attention out
     Case((3, 4, 256, 256, 8000), 4, "float32", gpu=False),
     Case((3, 4, 256, 256, 65), 4, "float32", dropout=0.1, gpu=False),

@@ -79,6 +79,11 @@ class Step:
         return self.tokens * self.shape.vocab_size
 
     @property
+    def chunked(self) -> bool:
+        """Whether the loss is made of some tokens at a time (`gptwright.model.loss`)."""
+        return self.shape.loss_chunk > 0
+
+    @property
     def autocast(self) -> bool:
         """Whether matrices are multiplied in 16 bits."""
         return self.dtype != "float32"
@@ -168,7 +173,14 @@ def _attention_bytes(step: Step) -> int:
 
 
 def head_input_bytes(step: Step) -> int:
-    """The final norm's output and statistics, which the output head keeps."""
+    """The final norm's output and statistics, which the output head keeps.
+
+    In chunks the head keeps nothing, but while it works there are its input as it came and as it is
+    multiplied, and the gradient of that.
+    """
+    if step.chunked:
+        copies = FLOAT + (2 if step.autocast else 1) * step.matmul_bytes
+        return copies * step.channels + 2 * FLOAT * step.tokens
     return step.matmul_bytes * step.channels + 2 * FLOAT * step.tokens
 
 
@@ -217,8 +229,15 @@ def loss_bytes(step: Step) -> int:
     themselves if the loop still holds them. Compiled: the logits and their gradient in the matmul dtype;
     the softmax is computed again inside the kernel that makes the gradient. On a CPU that kernel was seen
     to write the gradient over logits that nobody holds; a GPU's may too, which was not measured.
+    In chunks: those of one chunk, overwritten by their gradient; under autocast also in 16 bits, with which
+    a gradient of the head is made in 16 bits.
     """
     low = step.matmul_bytes
+    if step.chunked:
+        of_chunk = min(step.shape.loss_chunk, step.tokens) * step.shape.vocab_size
+        if not step.autocast:
+            return FLOAT * of_chunk
+        return max((FLOAT + low) * of_chunk, low * of_chunk + low * step.shape.vocab_size * step.shape.n_embd)
     if step.compiled:
         overwritten = step.device_kind == "cpu" and not step.keeps_logits
         return (1 if overwritten else 2) * low * step.logits
@@ -227,6 +246,8 @@ def loss_bytes(step: Step) -> int:
 
 def loss_forward_bytes(step: Step) -> int:
     """The same at the end of the forward pass, when under autocast every weight's copy is still cached."""
+    if step.chunked:
+        return loss_bytes(step)
     if step.compiled:
         return step.matmul_bytes * step.logits
     return ((2 if step.autocast else 0) + 2 * FLOAT) * step.logits

@@ -67,11 +67,15 @@ def moments(step: Step) -> Iterator[Moment]:
 
 
 def _loss(step: Step) -> Moment:
-    """The loss's backward pass. Under checkpointing the blocks' weight copies are gone by then."""
+    """The loss's backward pass. Under checkpointing the blocks' weight copies are gone by then.
+
+    In chunks it is done in the forward pass, and the head's gradient is there already.
+    """
     head = step.shape.vocab_size * step.shape.n_embd
+    made = FLOAT * head if step.chunked else 0
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step),
+        gradients=_standing_gradients(step) + made,
         weight_copies=_copies(step, head if step.checkpointing else step.counted.matmul),
         activations=kept_bytes(step, step.shape.n_layer) + head_input_bytes(step),
         logits=loss_bytes(step),
@@ -92,6 +96,15 @@ def _end_of_forward(step: Step) -> Moment:
 def _head_backward(step: Step) -> Moment:
     """The output head's weight gradient; under autocast it is made in 16 bits and then copied."""
     shape = step.shape
+    if step.chunked:
+        # The gradient of the head's input, and the same in float32 times the loss's.
+        copies = 2 * FLOAT + (step.matmul_bytes if step.autocast else 0)
+        return Moment(
+            phase="backward",
+            gradients=_standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
+            weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
+            activations=kept_bytes(step, shape.n_layer) + copies * step.channels,
+        )
     made = FLOAT + (step.matmul_bytes if step.autocast else 0)
     activations = kept_bytes(step, shape.n_layer) + FLOAT * step.channels
     return Moment(

@@ -169,12 +169,14 @@ class GPT(nn.Module):
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
         hidden_NC, targets_N = self.hidden(tokens_BT).flatten(0, 1), targets_BT.flatten()
         if self.shape.loss_chunk:
-            of_chunks = chunked_losses if per_window else chunked_cross_entropy
+            of_chunks = chunked_cross_entropy if torch.is_grad_enabled() else chunked_losses
             losses = of_chunks(hidden_NC, self.lm_head.weight, targets_N, self.shape.loss_chunk)
         else:
             reduction = "none" if per_window else "mean"
             losses = F.cross_entropy(self.lm_head(hidden_NC), targets_N, reduction=reduction)
-        return losses.view(targets_BT.shape).mean(dim=1) if per_window else losses
+        if per_window:
+            return losses.view(targets_BT.shape).mean(dim=1)
+        return losses.mean()
 
     def logits(self, tokens_BT: Tensor) -> Tensor:
         """Logits `[B, T, V]` of the token after each."""

@@ -11,64 +11,69 @@ float16 none is too small.
 Shapes: N tokens, C n_embd, V vocab_size, K tokens of a chunk.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 
-@torch.compiler.disable
 def chunked_cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
     """The mean cross-entropy in nats of targets under a linear head, `chunk` tokens at a time."""
-    mean: Tensor = _ChunkedCrossEntropy.apply(hidden_NC, weight_VC, targets_N, chunk)
-    return mean
+    return _apply(hidden_NC, weight_VC, targets_N, chunk)
 
 
-@torch.compiler.disable
 @torch.no_grad()
 def chunked_losses(hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
     """The cross-entropy of each of N tokens, without gradients."""
-    losses = [
-        _losses(logits_KV, targets_K)[0]
-        for _, logits_KV, targets_K in _chunks(*_as_multiplied(hidden_NC, weight_VC), targets_N, chunk)
-    ]
-    return torch.cat(losses)
+    x_NC, w_VC = _as_multiplied(hidden_NC, weight_VC)
+    parts = zip(torch.split(x_NC, chunk), torch.split(targets_N, chunk), strict=True)
+    return torch.cat([_losses(_logits(x_KC, w_VC), targets_K)[0] for x_KC, targets_K in parts])
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
         x_NC, w_VC = _as_multiplied(hidden_NC, weight_VC)
-        differentiated = any(ctx.needs_input_grad)
-        dx_NC = torch.empty_like(x_NC) if differentiated else None
-        dw_VC = torch.zeros_like(weight_VC) if differentiated else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_NC.device)
-        for rows, logits_KV, targets_K in _chunks(x_NC, w_VC, targets_N, chunk):
-            losses_K, normalizer_K1 = _losses(logits_KV, targets_K)
-            total += losses_K.sum()
-            if dx_NC is None or dw_VC is None:
-                continue
-            # Softmax less one at the target, in place of the logits.
-            d_KV = logits_KV.sub_(normalizer_K1).exp_()
-            d_KV.scatter_add_(1, targets_K[:, None], -torch.ones_like(normalizer_K1))
-            d_KV = d_KV.to(x_NC.dtype)
-            torch.mm(d_KV, w_VC, out=dx_NC[rows])
-            if x_NC.dtype == dw_VC.dtype:
-                dw_VC.addmm_(d_KV.t(), x_NC[rows])
-            else:
-                dw_VC += d_KV.t() @ x_NC[rows]
-        if dx_NC is not None and dw_VC is not None:
-            ctx.save_for_backward(dx_NC, dw_VC)
+        dx_NC, dw_VC = torch.empty_like(x_NC), torch.zeros_like(weight_VC)
+        parts = zip(
+            torch.split(x_NC, chunk), torch.split(targets_N, chunk), torch.split(dx_NC, chunk), strict=True
+        )
+        for x_KC, targets_K, dx_KC in parts:
+            total += _one_chunk(x_KC, w_VC, targets_K, dx_KC, dw_VC)
+        ctx.save_for_backward(dx_NC, dw_VC)
         ctx.dtype = hidden_NC.dtype
         return total / len(targets_N)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        dx_NC, dw_VC = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        dx_NC, dw_VC = ctx.saved_tensors
         scale = gradients[0] / len(dx_NC)
-        return dx_NC.to(ctx.dtype) * scale, dw_VC.mul_(scale), None, None  # type: ignore[attr-defined]
+        return dx_NC.to(ctx.dtype) * scale, dw_VC.mul_(scale), None, None
+
+
+# A compiled model hands over to it: its loop would be written out chunk by chunk.
+_apply = cast("Callable[..., Tensor]", torch.compiler.disable(_ChunkedCrossEntropy.apply))  # type: ignore[no-untyped-call]
+
+
+def _one_chunk(x_KC: Tensor, w_VC: Tensor, targets_K: Tensor, dx_KC: Tensor, dw_VC: Tensor) -> Tensor:
+    """The sum of a chunk's losses; its gradient goes into `dx_KC` and is added to `dw_VC`."""
+    loss, d_KV = _loss_and_gradient(_logits(x_KC, w_VC), targets_K, dtype=x_KC.dtype)
+    torch.mm(d_KV, w_VC, out=dx_KC)
+    if x_KC.dtype == dw_VC.dtype:
+        dw_VC.addmm_(d_KV.t(), x_KC)
+    else:
+        dw_VC += d_KV.t() @ x_KC
+    return loss
+
+
+def _loss_and_gradient(logits_KV: Tensor, targets_K: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The sum of the losses, and softmax less one at the target, in place of the logits."""
+    losses_K, exponentials_KV, sums_K1 = _losses(logits_KV, targets_K)
+    d_KV = exponentials_KV.div_(sums_K1)
+    d_KV.scatter_add_(1, targets_K[:, None], -torch.ones_like(sums_K1))
+    return losses_K.sum(), d_KV.to(dtype)
 
 
 def _as_multiplied(hidden_NC: Tensor, weight_VC: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,18 +83,16 @@ def _as_multiplied(hidden_NC: Tensor, weight_VC: Tensor) -> tuple[Tensor, Tensor
     return hidden_NC.detach().to(dtype), weight_VC.detach().to(dtype)
 
 
-def _chunks(
-    x_NC: Tensor, w_VC: Tensor, targets_N: Tensor, chunk: int
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Rows, their logits in float32, which the caller may overwrite, and their targets."""
-    for begin in range(0, len(x_NC), chunk):
-        rows = slice(begin, begin + chunk)
-        with torch.autocast(x_NC.device.type, enabled=False):
-            logits_KV = x_NC[rows] @ w_VC.t()
-        yield rows, logits_KV.float(), targets_N[rows]
+def _logits(x_KC: Tensor, w_VC: Tensor) -> Tensor:
+    """In float32."""
+    with torch.autocast(x_KC.device.type, enabled=False):
+        return (x_KC @ w_VC.t()).float()
 
 
-def _losses(logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses of a chunk, and the logarithms of its softmax's denominators as `[K, 1]`."""
-    normalizer_K1 = logits_KV.logsumexp(dim=1, keepdim=True)
-    return (normalizer_K1 - logits_KV.gather(1, targets_K[:, None])).squeeze(1), normalizer_K1
+def _losses(logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses of a chunk; exponentials below the largest, in place of the logits; their sums as `[K, 1]`."""
+    largest_K1 = logits_KV.amax(dim=1, keepdim=True)
+    below_K1 = logits_KV.gather(1, targets_K[:, None]) - largest_K1
+    exponentials_KV = logits_KV.sub_(largest_K1).exp_()
+    sums_K1 = exponentials_KV.sum(dim=1, keepdim=True)
+    return (sums_K1.log() - below_K1).squeeze(1), exponentials_KV, sums_K1

@@ -38,7 +38,7 @@ class _Payload(BaseModel):
 
     schema_: Literal["gptwright.checkpoint/1"] = Field(alias="schema")
     state: TrainState
-    optimizer_step: Annotated[float, Field(ge=0.0)]
+    optimizer_step: Annotated[float, Field(ge=0.0, lt=2.0**53)]
     scaler: dict[str, float]
     fixed: dict[str, int | float | str | bool | None]
     dataset_fingerprint: str
