@@ -95,6 +95,7 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: 
         b"(" * 100_000 + b".",
         b"I" + b"9" * 5000 + b"\n.",
         b"\x8a\x05\x01.",
+        b"cbuiltins\nnow\\\x10\n.",
         pickle.dumps({"vocab_size": 65})[:-4],
     ],
 )

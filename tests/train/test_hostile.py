@@ -61,6 +61,7 @@ def resealed(run: RunFolder, name: str, **changes: Any) -> None:
         {"state": {"step": 24, "skipped": "x" * 100}},
         {"scaler": {"scale": "__import__('os')"}},
         {"optimizer_step": float("nan")},
+        {"optimizer_step": 2**63},
         {"schema": "gptwright.checkpoint/99"},
     ],
 )
