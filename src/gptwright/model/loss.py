@@ -11,8 +11,7 @@ float16 none is too small.
 Shapes: N tokens, C n_embd, V vocab_size, K tokens of a chunk.
 """
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,8 @@ from torch import Tensor
 
 def chunked_cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
     """The mean cross-entropy in nats of targets under a linear head, `chunk` tokens at a time."""
-    return _apply(hidden_NC, weight_VC, targets_N, chunk)
+    mean: Tensor = _ChunkedCrossEntropy.apply(hidden_NC, weight_VC, targets_N, chunk)  # type: ignore[no-untyped-call]
+    return mean
 
 
 @torch.no_grad()
@@ -51,10 +51,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         dx_NC, dw_VC = ctx.saved_tensors
         scale = gradients[0] / len(dx_NC)
         return dx_NC.to(ctx.dtype) * scale, dw_VC.mul_(scale), None, None
-
-
-# A compiled model hands over to it: its loop would be written out chunk by chunk.
-_apply = cast("Callable[..., Tensor]", torch.compiler.disable(_ChunkedCrossEntropy.apply))  # type: ignore[no-untyped-call]
 
 
 def _one_chunk(x_KC: Tensor, w_VC: Tensor, targets_K: Tensor, dx_KC: Tensor, dw_VC: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ def _step_seconds(
     torch.manual_seed(config.seed)
     model = GPT(shape).to(device.torch_device)
     model.train()
-    forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
+    forward = model.compiled() if compiled else model
     optimizer = build_optimizer(
         model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
     )
@@ -163,7 +163,7 @@ def _step_seconds(
     def micro_step() -> None:
         with precision.autocast():
             loss = forward(tokens[:, :-1], tokens[:, 1:]) / accumulation
-        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        scaler.scale(loss).backward()
         losses.append(loss.detach())
 
     def update() -> None:

@@ -100,7 +100,7 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
         _shard(model, compiled=compiled, device=device, world=world)
         return Replica(model, sharded=True, compiled=compiled)
     model.to(device.torch_device)
-    forward = cast("Callable[..., Tensor]", torch.compile(model) if compiled else model)
+    forward = model.compiled() if compiled else model
     if parallel == "none":
         return Replica(forward, compiled=compiled)
     devices = [device.torch_device] if device.type == "cuda" else None
