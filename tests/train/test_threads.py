@@ -19,7 +19,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train import threads
 from gptwright.train.precision import Precision
 from gptwright.train.run import prepare_new, prepare_resume
-from gptwright.train.threads import OthersLoad, choose_threads, seconds_of
+from gptwright.train.threads import OthersLoad, available_threads, choose_threads, seconds_of
 
 
 class Load(OthersLoad):
@@ -37,8 +37,10 @@ class Load(OthersLoad):
 def eight_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(8)
+    available_threads.cache_clear()
     yield
     torch.set_num_threads(before)
+    available_threads.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,12 @@ def test_beside_others_the_quickest_is_taken_if_it_is_worth_it(
     assert fact.origin is Origin.MEASURED
     assert "others use 1.4 cores" in fact.reason
     assert f"{seconds[8] * 1000:.0f} ms with 8" in fact.reason
+
+
+def test_a_choice_does_not_limit_the_next_run_of_this_process(model: GPT, timed: dict[int, float]) -> None:
+    timed.update({8: 0.9, 6: 0.5, 4: 0.35})
+    assert choose(model, 1.4).value == 4
+    assert choose(model, 0.0).value == 8
 
 
 @pytest.mark.usefixtures("timed")

@@ -11,6 +11,7 @@ order, and the weights would not be those of a run that nothing happened to.
 Cost: nothing on a quiet machine; else three short passes of each number, a second for a small model.
 """
 
+import functools
 import math
 import statistics
 import time
@@ -66,7 +67,7 @@ def choose_threads(
     """
     if precision.device.type != "cpu":
         return None
-    most = torch.get_num_threads()
+    most = available_threads()
     if asked:
         return _set(asked, Origin.CONFIGURED, "asked for")
     if before is not None and before <= most:
@@ -82,6 +83,12 @@ def choose_threads(
         quickest = most
     times = ", ".join(f"{seconds * 1000:.0f} ms with {threads}" for threads, seconds in tried.items())
     return _set(quickest, Origin.MEASURED, f"others use {others:.1f} cores; a short pass took {times}")
+
+
+@functools.cache
+def available_threads() -> int:
+    """Threads that torch had before the first choice: one run's choice is not the next one's limit."""
+    return torch.get_num_threads()
 
 
 def seconds_of(model: GPT, precision: Precision, threads: int, rows: int) -> float:
