@@ -9,7 +9,7 @@ float32, dropout keeps a byte an element, and attention with dropout still runs 
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -20,7 +20,6 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.gpt import GPT
@@ -61,7 +60,6 @@ def tracked_peak(
     micro_batch: int,
     dtype: str,
     accumulation: int = 1,
-    checkpointing: bool = False,
     flash: bool = True,
     fused_optimizer: bool = True,
     gpu: bool = True,
@@ -79,17 +77,17 @@ def tracked_peak(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu
         )
         _make_moments(model, optimizer)
-        if checkpointing:
-            _checkpoint_blocks(model, kernels)
         tokens_BT = torch.zeros(micro_batch, shape.block_size, dtype=torch.long)
         tracker = PeakTracker()
         tracker.track_external(model, optimizer)
         with tracker:
             for _ in range(min(accumulation, 2)):
                 tracker.reset_mod_stats()
-                with kernels(), _autocast(dtype):
-                    loss = model(tokens_BT, tokens_BT) / accumulation
-                loss.backward()
+                # A checkpointed block is computed again in the backward pass, by the same kernels.
+                with kernels():
+                    with _autocast(dtype):
+                        loss = model(tokens_BT, tokens_BT) / accumulation
+                    loss.backward()
                 del loss
             optimizer.step()
     return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
@@ -111,21 +109,3 @@ def _make_moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-
-
-def _checkpoint_blocks(model: GPT, kernels: Callable[[], AbstractContextManager[object]]) -> None:
-    for block in cast("Iterable[nn.Module]", model.transformer["h"]):
-        block.forward = _checkpointed(block.forward, kernels)
-
-
-def _checkpointed(
-    forward: Callable[..., Tensor], kernels: Callable[[], AbstractContextManager[object]]
-) -> Callable[..., Tensor]:
-    def with_kernels(x_BTC: Tensor, **others: Any) -> Tensor:
-        with kernels():  # again, because torch computes again outside of the first one
-            return forward(x_BTC, **others)
-
-    def run(x_BTC: Tensor, **others: Any) -> Tensor:
-        return cast("Tensor", checkpoint(with_kernels, x_BTC, use_reentrant=False, **others))
-
-    return run

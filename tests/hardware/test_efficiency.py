@@ -140,6 +140,24 @@ def test_what_makes_a_step_slow_makes_the_prediction_slow() -> None:
     assert on("L4").likely < on("L4", power_watts=300).likely
 
 
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_checkpointed_step_makes_the_blocks_forward_pass_once_more(kind: str, *, compiled: bool) -> None:
+    work = Work(
+        shape=replace(GPT2, vocab_size=64),
+        peak_flops=60e12 if kind == "cuda" else 1e11,
+        bandwidth=500e9 if kind == "cuda" else None,
+        dtype="bfloat16" if kind == "cuda" else "float32",
+        compiled=compiled,
+        micro_batch=8,
+        accumulation=64,
+        device_kind=kind,
+    )
+    again = replace(work, shape=replace(work.shape, gradient_checkpointing=True))
+    assert step_time(again).total / step_time(work).total == pytest.approx(4 / 3, rel=0.03)
+    assert step_time(again).optimizer == step_time(work).optimizer
+
+
 def test_width_raises_the_mfu_and_the_fastest_cards_want_the_most() -> None:
     def share(device: str, n_embd: int) -> float:
         shape = replace(GPT2, n_embd=n_embd)

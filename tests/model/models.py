@@ -23,6 +23,8 @@ def shape_of(
     tie_weights: bool = True,
     dropout: float = 0.0,
     ingredients: Ingredients = GPT2,
+    loss_chunk: int = 0,
+    gradient_checkpointing: bool = False,
 ) -> ModelShape:
     """A small shape; say only what matters to the test."""
     return ModelShape(
@@ -35,6 +37,8 @@ def shape_of(
         tie_weights=tie_weights,
         dropout=dropout,
         ingredients=ingredients,
+        loss_chunk=loss_chunk,
+        gradient_checkpointing=gradient_checkpointing,
     )
 
 

@@ -49,6 +49,24 @@ def test_a_turned_product_depends_on_the_distance_alone() -> None:
     torch.testing.assert_close(apart[1], rotary(texts[1:], slice(7, 10))[0])
 
 
+def test_a_turn_is_the_papers_with_its_gradient() -> None:
+    """Each pair (a, b) becomes (a·cos + b·sin, b·cos - a·sin)."""
+    rotary = Rotary(6, 16)
+    x, g = torch.randn(2, 2, 5, 3, 6, generator=torch.Generator().manual_seed(1))
+    one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    angles = torch.arange(5)[:, None] / 10_000 ** (torch.arange(0, 6, 2) / 6)
+    cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
+    a, b = other.chunk(2, dim=-1)
+    paper = torch.cat((a * cosine + b * sine, b * cosine - a * sine), dim=-1)
+    turned = rotary(one, slice(5))
+    torch.testing.assert_close(turned, paper)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(y, of, g)[0] for y, of in ((turned, one), (paper, other)))
+    )
+    together = rotary(torch.stack((x, -x), dim=2), slice(5))
+    torch.testing.assert_close(together.unbind(2), (turned.detach(), -turned.detach()))
+
+
 def test_rms_norm_has_a_mean_square_of_one() -> None:
     x = 7.0 * torch.randn(3, 5, 64) + 2.0
     torch.testing.assert_close(rms_norm(x).square().mean(dim=-1), torch.ones(3, 5), atol=1e-4, rtol=0)

@@ -37,7 +37,10 @@ from tests.train.worlds import STEPS, Worlds, guard_lines
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp-2", "fsdp-2", "ddp-3", "fsdp-3"])
 def test_several_processes_have_the_losses_of_one(worlds: Worlds, name: str) -> None:
-    """Three processes share eight sequences unevenly: 2, 3 and 3, one of them with a pass for company."""
+    """Three processes share eight sequences unevenly: 2, 3 and 3, one of them with a pass for company.
+
+    They make each block's forward pass twice and the loss in chunks.
+    """
     one, several = worlds.losses("one"), worlds.losses(name)
     assert len(several) == (5 if name.endswith("3") else STEPS)
     assert one[-1] < one[0] - 0.4

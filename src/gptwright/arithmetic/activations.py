@@ -32,7 +32,6 @@ class Step:
         accumulation: micro-batches in one optimizer step.
         device_kind: `cuda`, `cpu` or `mps`.
         fused_optimizer: AdamW in one kernel.
-        checkpointing: whether each block's activations are dropped and computed again in backward.
         data_parallel: whether `DistributedDataParallel` holds buckets for the gradients.
         flash: whether attention may run in a kernel that never stores T × T scores.
         keeps_logits: whether the loop still holds the logits when it calls backward, as nanoGPT's does.
@@ -47,7 +46,6 @@ class Step:
     accumulation: int
     device_kind: str
     fused_optimizer: bool
-    checkpointing: bool
     data_parallel: bool
     flash: bool
     keeps_logits: bool
@@ -82,6 +80,11 @@ class Step:
     def chunked(self) -> bool:
         """Whether the loss is made of some tokens at a time (`gptwright.model.loss`)."""
         return self.shape.loss_chunk > 0
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether each block's activations are dropped and computed again in the backward pass."""
+        return self.shape.gradient_checkpointing
 
     @property
     def autocast(self) -> bool:

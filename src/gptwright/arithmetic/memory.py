@@ -89,7 +89,6 @@ def training_memory(
     accumulation: int,
     device_kind: str = "cuda",
     fused_optimizer: bool = True,
-    checkpointing: bool = False,
     data_parallel: bool = False,
     divided_over: int = 1,
     flash: bool = True,
@@ -106,7 +105,6 @@ def training_memory(
         accumulation: micro-batches in one optimizer step.
         device_kind: `cuda`, `cpu` or `mps`; for the last two it is the whole process in main memory.
         fused_optimizer: AdamW in one kernel.
-        checkpointing: whether each block's activations are dropped and computed again.
         data_parallel: whether `DistributedDataParallel` runs it.
         divided_over: processes that weights, gradients and moments are divided over, as FSDP does.
         flash: False for attention written out, as nanoGPT's before torch 2.
@@ -122,7 +120,6 @@ def training_memory(
         accumulation=accumulation,
         device_kind=device_kind,
         fused_optimizer=fused_optimizer,
-        checkpointing=checkpointing,
         data_parallel=data_parallel,
         flash=flash,
         keeps_logits=keeps_logits,
@@ -152,7 +149,6 @@ def largest_micro_batch(
     accumulation: int,
     device_kind: str = "cuda",
     fused_optimizer: bool = True,
-    checkpointing: bool = False,
     data_parallel: bool = False,
     divided_over: int = 1,
     flash: bool = True,
@@ -173,7 +169,6 @@ def largest_micro_batch(
             accumulation=accumulation,
             device_kind=device_kind,
             fused_optimizer=fused_optimizer,
-            checkpointing=checkpointing,
             data_parallel=data_parallel,
             divided_over=divided_over,
             flash=flash,

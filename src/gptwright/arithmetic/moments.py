@@ -159,13 +159,14 @@ def _first_block_backward(step: Step) -> Moment:
 def _end_of_backward(step: Step) -> Moment:
     """The token embedding's gradient.
 
-    A tied table has a second one waiting, from the output head. Torch adds the two into a third, a compiled
-    graph into one of them.
+    A tied table has a second one waiting, from the output head. Torch adds the two into a third, unless
+    nobody else holds the first, as with the loss in chunks; a compiled graph adds into one of them.
     """
     table = step.counted.token_embedding
     made = FLOAT * table
     if step.shape.tie_weights:
-        made += step.matmul_bytes * table if step.compiled else 2 * FLOAT * table
+        copies = 1 if step.compiled or step.chunked else 2
+        made += copies * (step.matmul_bytes if step.compiled else FLOAT) * table
     others = step.counted.total if step.adds_gradients_at_once else step.counted.total - table
     earlier = _standing_gradients(step) if step.compiled else _buckets(step)
     return Moment(

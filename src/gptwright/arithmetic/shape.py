@@ -10,7 +10,7 @@ from gptwright.config.schema import TrainConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """All that decides the model's parameters, its dropout, and how many tokens have logits at a time."""
+    """All that decides the model's parameters, its dropout, and what a step keeps of it in memory."""
 
     n_layer: int
     n_head: int
@@ -23,6 +23,7 @@ class ModelShape:
     ingredients: Ingredients = GPT2
     rope_base: float = 10_000.0
     loss_chunk: int = 0
+    gradient_checkpointing: bool = False
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -39,6 +40,7 @@ class ModelShape:
             ingredients=config.ingredients,
             rope_base=config.rope_base,
             loss_chunk=config.loss_chunk,
+            gradient_checkpointing=config.gradient_checkpointing,
         )
 
     def count_parameters(self) -> ParameterCount:

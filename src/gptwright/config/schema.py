@@ -165,6 +165,11 @@ class TrainConfig:
         " 0: all, as nanoGPT",
         least=0,
     )
+    gradient_checkpointing: bool = setting(
+        False,
+        "keep each block's input alone and compute the block again in the backward pass: less memory"
+        " for about a third more time",
+    )
     parallel: Literal["auto", "ddp", "fsdp"] = setting(
         "auto",
         "under torchrun: ddp, a whole copy in each process; fsdp, weights, gradients and moments divided"

@@ -155,7 +155,10 @@ UNALIGNED_HEAD = 2.0
 TILE, GEFORCE_RATE, USUAL_HERTZ = 128, 512, 1.8e9
 # FLOP for every byte that a card moves, the table's median: for a card whose bandwidth nobody says.
 USUAL_BALANCE = 110.0
-FUSED_FLOPS, UNFUSED_FLOPS = 7, 12
+# FLOPs of attention: of a step, and those of its forward pass among them.
+FUSED_FLOPS, UNFUSED_FLOPS = (7, 2), (12, 4)
+# What a block's forward pass is of its work where only the whole is counted: one product of three.
+FORWARD_SHARE = 1 / 3
 
 
 def step_time(work: Work, constants: Constants = FITTED) -> StepTime:
@@ -170,7 +173,7 @@ def step_time(work: Work, constants: Constants = FITTED) -> StepTime:
     attention /= constants.fused_attention if work.flash else constants.unfused_attention
     memory = _moved_bytes(work, constants) / bandwidth
     per_layer, outside = KERNELS[not work.compiled]
-    count = per_layer * work.shape.n_layer + outside
+    count = per_layer * work.shape.n_layer * _passes(work) + outside
     micro = products + attention + memory + count * constants.kernel_seconds
     return StepTime(
         products=work.accumulation * products,
@@ -207,7 +210,8 @@ def _product_flops(work: Work) -> float:
     shape = work.shape
     unaligned = work.device_kind == "cuda" and work.dtype != "float32" and shape.vocab_size % 8 != 0
     extra = (UNALIGNED_HEAD - 1) * shape.vocab_size * shape.n_embd if unaligned else 0.0
-    return 6 * work.micro_tokens * (shape.count_parameters().matmul + extra)
+    again = 12 * shape.n_layer * shape.n_embd**2 if shape.gradient_checkpointing else 0
+    return work.micro_tokens * (6 * (shape.count_parameters().matmul + extra) + 2 * again)
 
 
 def _muon_flops(work: Work) -> float:
@@ -218,7 +222,8 @@ def _muon_flops(work: Work) -> float:
 def _attention_flops(work: Work) -> float:
     """Of attention in a micro-batch."""
     shape = work.shape
-    per_position = FUSED_FLOPS if work.flash else UNFUSED_FLOPS
+    step, forward = FUSED_FLOPS if work.flash else UNFUSED_FLOPS
+    per_position = step + forward * shape.gradient_checkpointing
     return per_position * shape.n_layer * shape.n_embd * shape.block_size * work.micro_tokens
 
 
@@ -229,10 +234,16 @@ def _moved_bytes(work: Work, constants: Constants) -> float:
     layers = shape.n_layer * shape.n_embd * constants.layer_bytes[eager]
     if not work.flash:
         layers += shape.n_layer * shape.n_head * shape.block_size * constants.score_bytes[eager]
+    layers *= _passes(work)
     logits = shape.vocab_size * constants.vocabulary_bytes[eager]
     weights = parameters.total * (ADDED_GRADIENT_BYTES if work.accumulation > 1 else GRADIENT_BYTES)
     weights += parameters.matmul * CAST_BYTES if half else 0
     return work.micro_tokens * (layers * (1 if half else FLOAT32_LAYERS) + logits) + weights
+
+
+def _passes(work: Work) -> float:
+    """A block's work over that of a forward and a backward pass: more where the forward is made again."""
+    return 1 + FORWARD_SHARE * work.shape.gradient_checkpointing
 
 
 def _communication(work: Work, parameters: int, *, backward: float) -> float:
@@ -260,16 +271,17 @@ def _cpu_step_time(work: Work) -> StepTime:
     fused = work.flash and not shape.dropout
     products = _product_flops(work) * (1 + CPU_WIDTH / shape.n_embd) / work.peak_flops
     attention = _attention_flops(replace(work, flash=fused)) / (work.peak_flops * CPU_ATTENTION)
-    moved = shape.n_layer * shape.n_embd * CPU_LAYER_BYTES + shape.vocab_size * CPU_VOCABULARY_BYTES
+    moved = shape.n_layer * shape.n_embd * CPU_LAYER_BYTES
     if not fused:
         moved += shape.n_layer * shape.n_head * shape.block_size * CPU_SCORE_BYTES
+    moved = moved * _passes(work) + shape.vocab_size * CPU_VOCABULARY_BYTES
     per_layer, outside = CPU_OPERATIONS
     return StepTime(
         products=work.accumulation * products,
         attention=work.accumulation * attention,
         memory=work.accumulation * work.micro_tokens * moved / bandwidth,
         kernels=0.0,
-        host=work.accumulation * (per_layer * shape.n_layer + outside) * CPU_OPERATION,
+        host=work.accumulation * (per_layer * shape.n_layer * _passes(work) + outside) * CPU_OPERATION,
         optimizer=shape.count_parameters().total * OPTIMIZER_BYTES / bandwidth
         + _muon_flops(work) * (1 + CPU_WIDTH / shape.n_embd) / work.peak_flops,
         communication=0.0,

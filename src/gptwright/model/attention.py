@@ -31,12 +31,17 @@ class CausalSelfAttention(nn.Module):
     ) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`; what is cached stands before it."""
         B, T, C = x_BTC.shape
-        q_BTHD, k_BTHD, v_BTHD = self.c_attn(x_BTC).view(B, T, 3, self.n_head, C // self.n_head).unbind(dim=2)
-        if self.qk_norm:
-            q_BTHD, k_BTHD = rms_norm(q_BTHD), rms_norm(k_BTHD)
-        if rotary is not None:
-            positions = slice(T) if cached is None else cached.positions
-            q_BTHD, k_BTHD = rotary(q_BTHD, positions), rotary(k_BTHD, positions)
+        qkv_BT3HD = self.c_attn(x_BTC).view(B, T, 3, self.n_head, C // self.n_head)
+        if self.qk_norm or rotary is not None:
+            qk_BT2HD, v_BT1HD = qkv_BT3HD.split((2, 1), dim=2)
+            if self.qk_norm:
+                qk_BT2HD = rms_norm(qk_BT2HD)
+            if rotary is not None:
+                qk_BT2HD = rotary(qk_BT2HD, slice(T) if cached is None else cached.positions)
+            q_BTHD, k_BTHD = qk_BT2HD.unbind(dim=2)
+            v_BTHD = v_BT1HD.squeeze(2)
+        else:
+            q_BTHD, k_BTHD, v_BTHD = qkv_BT3HD.unbind(dim=2)
         q_BHTD, k_BHSD, v_BHSD = (part.transpose(1, 2) for part in (q_BTHD, k_BTHD, v_BTHD))
         if cached is not None:
             k_BHSD, v_BHSD = cached.extended(layer, k_BHSD, v_BHSD)

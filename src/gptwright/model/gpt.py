@@ -14,6 +14,7 @@ for projections into the residual stream, which 2·n_layer of them add up in.
 Shapes: B batch, T tokens, C n_embd, V vocab_size.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import cast
@@ -21,6 +22,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.attention import CausalSelfAttention
@@ -151,8 +153,10 @@ class GPT(nn.Module):
             cached: what came before, continued by these tokens.
         """
         x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached))
+        again = self.shape.gradient_checkpointing and torch.is_grad_enabled()
         for layer, block in enumerate(self._blocks()):
-            x_BTC = block(x_BTC, layer=layer, cached=cached, rotary=self.rotary)
+            call = functools.partial(block, layer=layer, cached=cached, rotary=self.rotary)
+            x_BTC = checkpoint(call, x_BTC, use_reentrant=False) if again else call(x_BTC)
         y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
         return y_BTC
 

@@ -103,20 +103,20 @@ class Optimizer:
     def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
         """Nesterov momentum, made orthogonal."""
         momentum, rate = group["momentum"], group["lr"]
-        directions: list[Tensor] = []
-        for parameter, state in zip(parameters, self._state_of(parameters, "momentum"), strict=True):
-            assert parameter.grad is not None
-            state["step"] += 1
-            state["momentum"].lerp_(parameter.grad, 1 - momentum)
-            directions.append(parameter.grad.lerp(state["momentum"], momentum))
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        states = self._state_of(parameters, "momentum")
+        averages = [state["momentum"] for state in states]
+        torch._foreach_add_([state["step"] for state in states], 1)
+        torch._foreach_lerp_(averages, gradients, 1 - momentum)
+        directions = torch._foreach_lerp(gradients, averages, momentum)
         pieces = [list(d.chunk(group["pieces"][p])) for p, d in zip(parameters, directions, strict=True)]
         orthogonal = iter(
             orthogonalized_each(
                 [piece for own in pieces for piece in own], steps=group["steps"], dtype=self.matmul_dtype
             )
         )
+        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
         for parameter, own in zip(parameters, pieces, strict=True):
-            parameter.mul_(1 - rate * group["weight_decay"])
             for target in parameter.chunk(len(own)):
                 target.add_(next(orthogonal), alpha=-rate * update_scale(*target.shape))
 
