@@ -11,6 +11,7 @@ line of another kind, is left to the reader of single lines.
 from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -26,9 +27,10 @@ LINE_FEED = ord("\n")
 FEW_LINES = 30
 
 
-class TrainLine(msgspec.Struct, gc=False, tag_field="kind", tag="train"):
-    """The fields of a row; null and absent are None."""
+class TrainLine(msgspec.Struct, gc=False):
+    """A kind and the fields of a row; null and absent are None."""
 
+    kind: Literal["train"]
     step: float
     loss: float
     seconds: float | None = None
@@ -38,7 +40,7 @@ class TrainLine(msgspec.Struct, gc=False, tag_field="kind", tag="train"):
     grad_norm: float | None = None
 
 
-FIELDS = TrainLine.__struct_fields__
+FIELDS = TrainLine.__struct_fields__[1:]
 _DECODER = msgspec.json.Decoder(TrainLine)
 _ENCODER = msgspec.msgpack.Encoder()
 _values = attrgetter(*FIELDS)
@@ -46,7 +48,7 @@ _values = attrgetter(*FIELDS)
 
 def _layout() -> np.dtype[np.void]:
     """Where the numbers are in an encoded line that has all of them: eight bytes each, the highest first."""
-    line = _ENCODER.encode(TrainLine(*map(float, range(len(FIELDS)))))
+    line = _ENCODER.encode(TrainLine("train", *map(float, range(len(FIELDS)))))
     # In front of a number stand its name and a byte that says double.
     offsets = [line.index(name.encode()) + len(name) + 1 for name in FIELDS]
     return np.dtype(
@@ -81,7 +83,7 @@ def _runs(text: str, places: list[int]) -> Iterator[tuple[int, int, Floats]]:
 
 
 def train_rows(text: str) -> Floats | None:
-    """Rows of `TrainLine`'s fields; None if one line is no whole training line of finite numbers."""
+    """Rows of `FIELDS`; None if one line is no whole training line of finite numbers."""
     try:
         lines = _DECODER.decode_lines(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
