@@ -9,8 +9,9 @@ from gptwright.diagnose.judging import Diagnosis
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.facts import Fact
-from gptwright.report.findings import show_findings, verdict_of
+from gptwright.report.findings import show_findings
 from gptwright.report.terminal import facts_table
+from gptwright.report.verdict import verdict_of
 
 
 def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:

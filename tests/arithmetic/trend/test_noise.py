@@ -83,7 +83,7 @@ def test_a_line_has_no_noise() -> None:
 @pytest.mark.parametrize("points", [9, 10, 501, 1000])
 def test_equal_distances_are_the_same_by_one_number(points: int) -> None:
     rng = np.random.default_rng(points)
-    y, at = rng.standard_normal(points), 7.0 * np.arange(points) + 3
+    y, at = rng.standard_normal(points), np.arange(3, 7 * points + 3, 7, dtype=np.float64)
     bent = at.copy()
     bent[-1] += 1e-9
     np.testing.assert_array_equal(

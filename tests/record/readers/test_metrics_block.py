@@ -86,7 +86,7 @@ def test_letters_of_more_than_one_byte_move_no_line() -> None:
 
 def test_rows_have_every_digit_and_null_is_not_a_number() -> None:
     text = '{"v": 1, "kind": "train", "step": 3, "loss": 0.1234567890123456, "mfu": null, "lr": 1e-05}\n'
-    rows = train_rows(text)
+    rows = train_rows(text.encode())
     assert rows is not None
     np.testing.assert_array_equal(rows, [[3, 0.1234567890123456, *[np.nan] * 3, 1e-05, np.nan]])
 
@@ -104,4 +104,4 @@ def test_rows_have_every_digit_and_null_is_not_a_number() -> None:
     ],
 )
 def test_what_is_no_whole_training_line_is_left_alone(line: str) -> None:
-    assert train_rows(line + "\n") is None
+    assert train_rows(f"{line}\n".encode()) is None

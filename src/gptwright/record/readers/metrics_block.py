@@ -61,32 +61,34 @@ _LAYOUT = _layout()
 
 def train_runs(text: str) -> Iterator[tuple[int, int, Floats]]:
     """Where runs of plain training lines begin and end in a text, each with its rows."""
-    codes = np.frombuffer(text.encode("latin-1", "replace"), np.uint8)
+    # One byte a letter, so that places are those of the text; other letters stand in no number.
+    data = text.encode("latin-1", "replace")
+    codes = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(codes == LINE_FEED) + 1
     places = np.concatenate([[0], ends])
     letters = codes[np.minimum(places[:-1] + len(BEGINNING), len(codes) - 1)]
     edges = np.flatnonzero(np.diff(letters == LETTER, prepend=False, append=False))
     for first, behind in edges.reshape(-1, 2):
-        yield from _runs(text, places[first : behind + 1].tolist())
+        yield from _runs(memoryview(data), places[first : behind + 1].tolist())
 
 
-def _runs(text: str, places: list[int]) -> Iterator[tuple[int, int, Floats]]:
+def _runs(data: memoryview, places: list[int]) -> Iterator[tuple[int, int, Floats]]:
     """The same for lines that begin at all places but the last; a damaged one parts them."""
     lines, begin, end = len(places) - 1, places[0], places[-1]
-    rows = train_rows(text[begin:end])
+    rows = train_rows(data[begin:end])
     # The decoder takes two records that a crash has glued into one line for two lines.
     if rows is not None and len(rows) == lines:
         yield begin, end, rows
     elif lines > FEW_LINES:
-        yield from _runs(text, places[: lines // 2 + 1])
-        yield from _runs(text, places[lines // 2 :])
+        yield from _runs(data, places[: lines // 2 + 1])
+        yield from _runs(data, places[lines // 2 :])
 
 
-def train_rows(text: str) -> Floats | None:
+def train_rows(data: bytes | memoryview) -> Floats | None:
     """Rows of `FIELDS`; None if one line is no whole training line of finite numbers."""
     try:
-        lines = _DECODER.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        lines = _DECODER.decode_lines(data)
+    except msgspec.DecodeError:
         return None
     rows = _rows(lines)
     whole = (rows[:, 0] >= 0) & (rows[:, 0] < MOST_STEPS) & np.isfinite(rows[:, 1])
@@ -99,7 +101,10 @@ def _rows(lines: list[TrainLine]) -> Floats:
     # A null is shorter than a number, and a list's length takes at most five bytes in front.
     if 0 < len(encoded) - numbers <= 5:
         table = np.frombuffer(encoded, _LAYOUT, offset=len(encoded) - numbers)
-        return np.column_stack([table[name] for name in FIELDS]).astype(np.float64)
+        rows = np.empty((len(table), len(FIELDS)))
+        for at, name in enumerate(FIELDS):
+            rows[:, at] = table[name]
+        return rows
     # numpy makes NaN of None.
     values = np.array(list(chain.from_iterable(map(_values, lines))), dtype=np.float64)
     return values.reshape(-1, len(FIELDS))
