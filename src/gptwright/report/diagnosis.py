@@ -7,10 +7,10 @@ from gptwright import units
 from gptwright.diagnose.forecast import forecast_run
 from gptwright.diagnose.judging import Diagnosis
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
-from gptwright.facts import Fact
-from gptwright.report.findings import show_findings, verdict_of
+from gptwright.report.findings import show_findings
+from gptwright.report.run_facts import run_facts
 from gptwright.report.terminal import facts_table
+from gptwright.report.verdict import verdict_of
 
 
 def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
@@ -46,27 +46,3 @@ def _title(reading: Reading) -> str:
         return reading.evidence.path
     skipped = f", {log.lines_skipped} damaged lines skipped" if log.lines_skipped else ""
     return f"{log.format.name} log, {log.lines_read:,} lines{skipped}"
-
-
-def run_facts(reading: Reading) -> list[Fact]:
-    """The numbers of a run that are known, in reading order."""
-    speed, progress = reading.speed, reading.progress
-    facts: list[Fact | None] = [
-        reading.sizes.parameters,
-        progress.last_step,
-        speed.tokens_per_step,
-        progress.tokens_seen,
-        progress.tokens_per_parameter,
-        progress.epochs,
-        reading.machine.name,
-        reading.machine.processes,
-        speed.step_seconds,
-        speed.tokens_per_second,
-        speed.achieved_flops,
-        reading.machine.peak,
-        reading.mfu,
-    ]
-    for series in (train_loss(reading), eval_train_loss(reading), val_loss(reading)):
-        if len(series):
-            facts.append(series.fact(len(series) - 1))
-    return [fact for fact in facts if fact is not None]

@@ -1,6 +1,6 @@
 """Findings in the terminal: what a tired person reads in half a minute.
 
-The verdict in a sentence, then findings by severity, each with its message, the facts that carry it, likely
+Findings by severity, each with its message, the facts that carry it, likely
 causes and what to do; then what could not be known. Nothing here computes.
 """
 
@@ -61,19 +61,3 @@ def _short(text: str) -> str:
 
 def _indented(console: Console, text: str | Text) -> None:
     console.print(Padding(text, (0, 0, 0, 2)))
-
-
-def verdict_of(findings: Sequence[Finding]) -> str:
-    """The whole diagnosis in one sentence."""
-    count = {severity: [f for f in findings if f.severity is severity] for severity in Severity}
-    if count[Severity.ERROR]:
-        return f"This run is broken: {_names(count[Severity.ERROR])}."
-    if count[Severity.WARNING]:
-        return f"This run needs a look: {_names(count[Severity.WARNING])}."
-    if count[Severity.INFO]:
-        return f"Nothing is wrong with this run. Worth knowing: {_names(count[Severity.INFO])}."
-    return "Nothing is wrong with this run that its record could show."
-
-
-def _names(findings: Sequence[Finding]) -> str:
-    return ", ".join(dict.fromkeys(finding.id for finding in findings))

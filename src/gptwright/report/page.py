@@ -25,7 +25,6 @@ from gptwright.report.comparison_page import (
     shared_axes,
 )
 from gptwright.report.figures import Axis, Figure, common_axes
-from gptwright.report.findings import verdict_of
 from gptwright.report.html import Html, joined, tag
 from gptwright.report.material import Material
 from gptwright.report.run_figures import axes_of, figures_of
@@ -38,6 +37,7 @@ from gptwright.report.sections import (
     samples_section,
 )
 from gptwright.report.settings_section import settings_section
+from gptwright.report.verdict import verdict_of
 
 AXIS_NAMES = {"steps": "steps", "tokens": "tokens", "hours": "hours", "flops": "FLOPs"}
 

@@ -9,10 +9,10 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import val_curve
 from gptwright.facts import Fact
 from gptwright.findings import Finding, Unknown
-from gptwright.report.diagnosis import run_facts
 from gptwright.report.html import Html, table, tag
 from gptwright.report.material import Material, Sample
 from gptwright.report.outcome import outcomes
+from gptwright.report.run_facts import run_facts
 
 # The names of facts as a page says them; what is not here is said with spaces for underscores.
 SPOKEN: Mapping[str, str] = {

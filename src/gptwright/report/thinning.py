@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptwright.arithmetic.trend import noise_of
+from gptwright.arithmetic.trend.noise import median_of
 from gptwright.record.arrays import Floats, Integers
 
 # Twice the pixels of a wide screen's chart, so that a zoom shows more than was seen before.
@@ -83,7 +84,7 @@ def trend_of(step: Integers, value: Floats) -> Trend | None:
     wide = max(half, HALF_OF_SPREAD)
     columns = []
     for center in np.linspace(half, len(value) - 1 - half, windows).astype(int):
-        middle = float(np.median(value[center - half : center + half + 1]))
+        middle = median_of(value[center - half : center + half + 1])
         noise = noise_of(value[max(0, center - wide) : center + wide + 1])
         spread = noise.sd if noise is not None else 0.0
         columns.append((float(step[center]), middle, middle - spread, middle + spread))

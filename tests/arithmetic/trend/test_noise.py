@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gptwright.arithmetic.trend import noise_of
+from gptwright.arithmetic.trend.noise import median_of, neighbour_differences
 from tests.arithmetic.trend.curves import training_curve
 
 
@@ -77,3 +78,15 @@ def test_a_line_has_no_noise() -> None:
     noise = noise_of(np.linspace(3, 2, 50))
     assert noise is not None
     assert noise.sd == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("points", [9, 10, 501, 1000])
+def test_equal_distances_are_the_same_by_one_number(points: int) -> None:
+    rng = np.random.default_rng(points)
+    y, at = rng.standard_normal(points), np.arange(3, 7 * points + 3, 7, dtype=np.float64)
+    bent = at.copy()
+    bent[-1] += 1e-9
+    np.testing.assert_array_equal(
+        neighbour_differences(y, at, 1)[:-1], neighbour_differences(y, bent, 1)[:-1]
+    )
+    assert median_of(np.abs(y)) == np.median(np.abs(y))

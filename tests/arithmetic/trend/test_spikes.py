@@ -162,3 +162,11 @@ def test_a_million_points_take_a_moment() -> None:
     spikes = find_spikes(np.arange(1_000_000), values)
     assert len(spikes) == 1
     assert spikes[0].first == pytest.approx(700_000, abs=250)
+
+
+@pytest.mark.parametrize("away", [30, 9_998, 10_000, 25_000])
+def test_a_spike_that_lasts_ends_where_it_came_back(away: int) -> None:
+    values = 3 + 0.01 * np.random.default_rng(5).standard_normal(40_000)
+    values[10_000 : 10_000 + away] += 5
+    (spike,) = find_spikes(np.arange(len(values)), values)
+    assert (spike.first, spike.recovered_at) == (10_000, 10_000 + away)

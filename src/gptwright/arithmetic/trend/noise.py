@@ -67,7 +67,10 @@ def finite_pairs(values: Numbers, x: Numbers | None) -> tuple[Floats, Floats]:
     y = np.asarray(values, dtype=np.float64)
     at = np.arange(len(y), dtype=np.float64) if x is None else np.asarray(x, dtype=np.float64)
     good = np.isfinite(y) & np.isfinite(at)
-    y, at = y[good], at[good]
+    if not good.all():
+        y, at = y[good], at[good]
+    if x is None or bool((at[1:] > at[:-1]).all()):
+        return y, at
     furthest = np.concatenate(([-np.inf], np.maximum.accumulate(at)[:-1])) if len(at) else at
     kept = at > furthest
     return y[kept], at[kept]
@@ -77,15 +80,26 @@ def neighbour_differences(y: Floats, at: Floats, lag: int) -> Floats:
     """Each point minus the line between those `lag` before and after, scaled to the noise of one."""
     left, middle, right = y[: -2 * lag], y[lag:-lag], y[2 * lag :]
     width = at[2 * lag :] - at[: -2 * lag]
-    share = (at[lag:-lag] - at[: -2 * lag]) / width
+    part = at[lag:-lag] - at[: -2 * lag]
+    # At equal distances, as in most logs, the same by one number, in half the time.
+    share = 0.5 if bool((2 * part == width).all()) else part / width
     differences: Floats = (middle - (1 - share) * left - share * right) / np.sqrt(
         1 + share**2 + (1 - share) ** 2
     )
     return differences
 
 
+def median_of(values: Floats) -> float:
+    """The median of finite values; numpy's own looks for NaN and for the largest one too."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    parted = np.partition(values, (middle - 1, middle))
+    return float((parted[middle - 1] + parted[middle]) / 2)
+
+
 def _scale(differences: Floats) -> float:
-    return MEDIAN_TO_SD * float(np.median(np.abs(differences)))
+    return MEDIAN_TO_SD * median_of(np.abs(differences))
 
 
 def _near_variance(correlation: float) -> float:

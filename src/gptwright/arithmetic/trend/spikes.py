@@ -24,6 +24,7 @@ from gptwright.arithmetic.trend.noise import (
     Floats,
     Numbers,
     finite_pairs,
+    median_of,
     neighbour_differences,
     noise_of,
 )
@@ -42,7 +43,9 @@ TREND_KEPT, MOST_PROMISED = 0.3, 2.0
 # See the module's text.
 FEW_BEYOND, TWO_BEYOND, ONE_BEYOND = 5.0, 8.0, 15.0
 # A median of five points has 0.54 of the noise of one, so this is back within 4 of its standard deviations.
-BACK_WITHIN = 2.0
+RETURN, BACK_WITHIN = 5, 2.0
+# Points of a return that are looked at together.
+LOOKED_AHEAD = 10_000
 # An excursion that is still out at the end is a rise if it had this many points to come back in.
 POINTS_TO_RETURN = 20
 MOST_PLACES, MOST_NOISE_PLACES = 4_000, 200
@@ -138,7 +141,7 @@ def find_rise(steps: Numbers, values: Numbers, *, correlation: float = 0.0) -> R
     if len(y) < 3 * width or noise is None:
         return None
     starts = np.arange(len(y) - width, -1, -max(1, width // 2))[::-1]
-    levels = np.array([np.median(y[start : start + width]) for start in starts])
+    levels = np.array([median_of(y[start : start + width]) for start in starts])
     correlation = max(correlation, noise.correlation)
     sd = np.array([_local_sd(y, at, start, width) for start in starts]) * _alike(correlation)
     worth = width * (1 - correlation) / (1 + correlation)
@@ -231,7 +234,7 @@ def _local_sd(y: Floats, at: Floats, start: int, width: int) -> float:
     reach = max(2 * width, LEAST_WINDOW * 2)
     begin = max(0, min(start - (reach - width) // 2, len(y) - reach))
     part = slice(begin, begin + reach)
-    return MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y[part], at[part], 1))))
+    return MEDIAN_TO_SD * median_of(np.abs(neighbour_differences(y[part], at[part], 1)))
 
 
 def _onsets(z: Floats) -> npt.NDArray[np.int64]:
@@ -252,9 +255,14 @@ def _counts(beyond: npt.NDArray[np.bool_], width: int) -> npt.NDArray[np.int64]:
 
 def _return(y: Floats, start: int, base: float, noise: float) -> int | None:
     """First point after `start` that is back at `base` and from which the median of five points is too."""
-    if len(y) - start < 6:
-        return None
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(y[start + 1 :], 5), axis=1)
-    calm = medians <= base + BACK_WITHIN * noise
-    back = np.flatnonzero(calm & (y[start + 1 : -4] <= base + FEW_BEYOND * noise))
-    return start + 1 + int(back[0]) if len(back) else None
+    begin = start + 1
+    while len(y) - begin >= RETURN:
+        # Most are back soon, and a million medians take a tenth of a second.
+        part = y[begin : begin + LOOKED_AHEAD + RETURN - 1]
+        medians = np.median(np.lib.stride_tricks.sliding_window_view(part, RETURN), axis=1)
+        calm = medians <= base + BACK_WITHIN * noise
+        back = np.flatnonzero(calm & (part[: len(medians)] <= base + FEW_BEYOND * noise))
+        if len(back):
+            return begin + int(back[0])
+        begin += len(medians)
+    return None

@@ -20,17 +20,15 @@ class GrowingRecord:
     def __init__(self, name: str) -> None:
         self.name = name
         self._passage = Passage(METRICS, 0)
-        self._lines = 0
+        self._number = 1
 
     def add(self, lines: bytes) -> None:
         """Takes the next whole lines."""
-        text = lines.decode("utf-8", "replace")
-        self._passage.block(text, self._lines + 1, torn=False)
-        self._lines += text.count("\n")
+        self._number = self._passage.block(lines.decode("utf-8", "replace"), self._number, torn=False)
 
     def evidence(self) -> LogEvidence | None:
         """What the record says so far; None before its first row."""
         build = self._passage.build
         if not build.has_rows():
             return None
-        return evidence_of(self.name, lines_read=self._lines, hazards={}, reader=METRICS, build=build)
+        return evidence_of(self.name, lines_read=self._number - 1, hazards={}, reader=METRICS, build=build)

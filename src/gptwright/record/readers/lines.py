@@ -1,4 +1,4 @@
-"""From the bytes of any log to clean text, block by block, with the number of each line.
+"""From the bytes of any log to clean text, block by block.
 
 A log reaches us through terminals, pipes, editors and forums: colour codes, carriage returns of progress
 bars, Windows line ends, UTF-16 from PowerShell, NUL bytes of a crashed file system. What carries no number
@@ -40,7 +40,6 @@ class Text:
     Attributes:
         name: the file, or `-`.
         hazards: what was taken out, with its count; of the last pass.
-        lines_read: lines of the last pass.
 
     Raises:
         RunError: the file cannot be read.
@@ -49,18 +48,17 @@ class Text:
     def __init__(self, path: Path | None, data: bytes | None) -> None:
         self.name = "-" if path is None else str(path)
         self.hazards: Counter[str] = Counter()
-        self.lines_read = 0
         self._path = path
         self._data = data
         head = next(self._chunks(), b"")
         self.empty = not head
         self._encoding = _encoding(head[:SAMPLE])
 
-    def blocks(self) -> Iterator[tuple[str, int, bool]]:
-        """Clean text of whole lines, the number of its first, and whether the log ends in it mid-line."""
+    def blocks(self) -> Iterator[tuple[str, bool]]:
+        """Clean text of whole lines, and whether the log ends in it mid-line."""
         self.hazards = Counter()
         decoder = codecs.getincrementaldecoder(self._encoding)(errors="replace")
-        rest, number = "", 1
+        rest = ""
         plain, was_plain = True, True
         for chunk in self._chunks():
             plain, was_plain = not chunk.translate(None, ORDINARY), plain
@@ -68,14 +66,10 @@ class Text:
             end = _last_end(text)
             rest = text[end:]
             if end:
-                block = self._cleaned(text[:end], plain=plain and was_plain)
-                yield block, number, False
-                number += block.count("\n")
+                yield self._cleaned(text[:end], plain=plain and was_plain), False
         rest += decoder.decode(b"", final=True)
         if rest:
-            yield self._cleaned(rest, plain=plain and was_plain), number, not rest.endswith("\n")
-            number += rest.count("\n") + (not rest.endswith("\n"))
-        self.lines_read = number - 1
+            yield self._cleaned(rest, plain=plain and was_plain), not rest.endswith("\n")
         if self._encoding.startswith("utf-16"):
             self.hazards["UTF-16 text"] = 1
 

@@ -7,7 +7,7 @@ the peak that was measured at the start, and evaluations have standard errors.
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gptwright.facts import Value
@@ -35,9 +35,6 @@ TRAIN_ROW = Columns(
 )
 EVAL_FIELDS = ("step", "train_loss", "val_loss", "train_loss_standard_error", "val_loss_standard_error")
 EVAL_ROW = Columns("eval", "step", "train_loss", "val_loss", "train_standard_error", "val_standard_error")
-# How `MetricsFile` begins a training line, and where a line ends that none follows.
-TRAIN_LINE = '{"v": 1, "kind": "train", '
-END_OF_TRAIN_LINES = re.compile(rf"\n(?!{re.escape(TRAIN_LINE)})")
 # No machine has an exabyte.
 MOST_MEMORY = 2**60
 # Names of the start record → names of the header.
@@ -137,18 +134,11 @@ def _number(value: object) -> float:
     raise ValueError(f"{value!r} is no number")
 
 
-def _end_of_train_lines(text: str, begin: int) -> int:
-    if not text.startswith(TRAIN_LINE, begin):
-        return begin
-    found = END_OF_TRAIN_LINES.search(text, begin)
-    return found.end() if found is not None else text.rfind("\n", begin) + 1 or begin
-
-
-def _train_rows(text: str) -> Floats | None:
+def _train_runs(text: str) -> Iterator[tuple[int, int, Floats]]:
     # The decoder takes as long to load as a small log to read, and only our own logs need it.
-    from gptwright.record.readers.metrics_block import train_rows
+    from gptwright.record.readers.metrics_block import train_runs
 
-    return train_rows(text)
+    return train_runs(text)
 
 
 METRICS = Reader(
@@ -156,7 +146,7 @@ METRICS = Reader(
     begins=re.compile(r"\{\"v\": \d+, \"kind\": \"(?:train|eval)\""),
     whole=re.compile(r"^\{.*\}$"),
     special=_records,
-    many=Many(end=_end_of_train_lines, rows=_train_rows, columns=TRAIN_ROW),
+    many=Many(runs=_train_runs, columns=TRAIN_ROW),
     signs=((re.compile(r"^\{\"v\": \d+, \"kind\": \"(?:start|train|eval|resume|guard)\""), 1.0),),
 )
 LOG = Reader(

@@ -76,38 +76,42 @@ class Passage:
         # Forms of what stood in front of lines and belongs there; times make a new text of each.
         self._prefixes: set[str] = set()
 
-    def block(self, text: str, number: int, *, torn: bool) -> None:
-        """Reads lines.
+    def block(self, text: str, number: int, *, torn: bool) -> int:
+        """Reads lines; returns the number of the line in which they end.
 
         Args:
             text: the lines.
             number: the number of the first.
             torn: the last one has no end: a number at its end may be cut.
         """
-        begin = tried = 0
+        done, many = 0, None if self._width else self.reader.many
+        if many is not None:
+            for begin, end, rows in many.runs(text):
+                number = self._lines(text[done:begin], number, torn=False)
+                self.build.block(many.columns, np.arange(number, number + len(rows)), rows)
+                number, done = number + len(rows), end
+        return self._lines(text[done:], number, torn=torn)
+
+    def _lines(self, text: str, number: int, *, torn: bool) -> int:
+        """Reads lines, those of one form at once; returns the number of the line in which they end."""
+        begin = 0
         while begin < len(text):
-            if begin >= tried and self.reader.many is not None:
-                tried = self.reader.many.end(text, begin)
-                rows = self.reader.many.rows(text[begin:tried]) if tried > begin and not self._width else None
-                if rows is not None:
-                    self._give_up()
-                    self.build.block(self.reader.many.columns, np.arange(number, number + len(rows)), rows)
-                    number, begin = number + len(rows), tried
-                    continue
             if self._hot is not None and (end := self._hot.form.end(text, begin)) > begin:
                 self._give_up()
                 count = text.count("\n", begin, end)
                 self._batch.append((number, count, text[begin:end]))
                 number, begin = number + count, end
+                continue
             end = text.find("\n", begin)
+            behind = number + 1
             if end < 0:
-                end = len(text)
+                end, behind = len(text), number
                 self._torn = torn
             if end > begin:
                 self.line(text[begin:end], number)
-            number += 1
-            begin = end + 1
+            number, begin = behind, end + 1
         self._convert()
+        return number
 
     def line(self, text: str, number: int) -> None:
         """Reads one line."""

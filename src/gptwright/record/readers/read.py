@@ -96,11 +96,12 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     if reader is None:
         raise _unknown(text.name)
     passage = Passage(reader, _width(reader, sample))
-    for block, number, torn in text.blocks():
-        passage.block(block, number, torn=torn)
+    number, torn = 1, False
+    for block, torn in text.blocks():
+        number = passage.block(block, number, torn=torn)
     passage.end()
     evidence = evidence_of(
-        text.name, lines_read=text.lines_read, hazards=text.hazards, reader=reader, build=passage.build
+        text.name, lines_read=number - 1 + torn, hazards=text.hazards, reader=reader, build=passage.build
     )
     if not (len(evidence.train) or len(evidence.evals)) and not (
         evidence.header or evidence.settings or evidence.events
@@ -122,7 +123,7 @@ def _sample(text: Text) -> list[str]:
     """The first lines, up to where enough of them begin like data."""
     sample: list[str] = []
     beginnings = 0
-    for block, _, _ in text.blocks():
+    for block, _ in text.blocks():
         for line in re.split(r"[\r\n]", block):
             if not line or line.isspace():
                 continue

@@ -5,7 +5,7 @@ whoever trains.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gptwright.record.arrays import Floats
@@ -35,13 +35,11 @@ class Many:
     """Reads runs of plain data lines at once.
 
     Attributes:
-        end: where the run that begins at a place in a text ends; the place itself where there is none.
-        rows: the numbers of such lines, one row a line; None where one of them is not plain after all.
+        runs: where such runs begin and end in a text, in order, each with its numbers, one row a line.
         columns: what the numbers are.
     """
 
-    end: Callable[[str, int], int]
-    rows: Callable[[str], Floats | None]
+    runs: Callable[[str], Iterator[tuple[int, int, Floats]]]
     columns: Columns
 
 

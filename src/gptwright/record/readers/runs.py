@@ -20,6 +20,7 @@ PLAIN_TEXT = re.compile(r"(?:[A-Za-z0-9_:,|/%;= ]| [+*]|\\[|()])*")
 NUMBER = re.compile(r"[-+]?[\d,]+(?:\.(\d+))?(?:[eE]([-+]\d+))?")
 KEPT = frozenset("0123456789-")
 ONLY_DIGITS = {code: " " for code in range(128) if chr(code) not in KEPT} | {ord(","): None, ord("."): None}
+LINE_FEED, SPACE = map(ord, "\n ")
 DIGITS = re.compile(r"[0-9]+")
 Places = tuple[tuple[int, int], ...]
 # Each line of a damaged log may have a form of its own.
@@ -36,7 +37,7 @@ class Form:
 
     Attributes:
         match: matches as many such lines as there are.
-        prefix: what stands in front of each, such as a time; None where nothing does.
+        prefix: characters in front of each, such as a time, which are blanked.
         width: integers on a line.
         columns: where the integer of each field is.
         exponents: where its exponent is; -1 where it has none.
@@ -44,7 +45,7 @@ class Form:
     """
 
     match: Callable[[str, int], re.Match[str] | None]
-    prefix: re.Pattern[str] | None
+    prefix: int
     width: int
     columns: tuple[int, ...]
     exponents: tuple[int, ...]
@@ -57,8 +58,11 @@ class Form:
 
     def numbers(self, lines: str, count: int) -> Floats | None:
         """The numbers of `count` lines, one row a line, one column a field; None where one is not exact."""
-        if self.prefix is not None:
-            lines = self.prefix.sub("", lines)
+        if self.prefix:
+            codes = np.frombuffer(bytearray(lines, "latin-1", "replace"), np.uint8)
+            begins = np.concatenate([[0], np.flatnonzero(codes == LINE_FEED)[:-1] + 1])
+            codes[begins[:, np.newaxis] + np.arange(self.prefix)] = SPACE
+            lines = codes.tobytes().decode("latin-1")
         integers = np.fromstring(lines.translate(ONLY_DIGITS), np.int64, sep=" ")
         if integers.size != count * self.width or integers.max() >= EXACT or integers.min() <= -EXACT:
             return None
@@ -98,10 +102,10 @@ class Run:
         prefix = DIGITS.sub(lambda found: rf"\d{{{len(found[0])}}}", re.escape(line[:begin]))
         key = prefix, places
         if key not in self._forms and len(self._forms) < MOST_FORMS:
-            self._forms[key] = self._made(prefix, places)
+            self._forms[key] = self._made(prefix, begin, places)
         return self._forms.get(key)
 
-    def _made(self, prefix: str, forms: Places) -> Form:
+    def _made(self, prefix: str, length: int, forms: Places) -> Form:
         pattern, width = "", 0
         columns, exponents, decimals = [], [], []
         for text, name, (places, power) in zip(self._texts, self._names, forms, strict=False):
@@ -118,7 +122,7 @@ class Run:
         width += len(DIGITS.findall(self._texts[-1]))
         return Form(
             match=re.compile(rf"(?:{prefix}{pattern}{self._texts[-1]} *\n)++", re.ASCII).match,
-            prefix=re.compile(rf"^{prefix}", re.MULTILINE | re.ASCII) if prefix else None,
+            prefix=length,
             width=width,
             columns=tuple(columns),
             exponents=tuple(exponents),

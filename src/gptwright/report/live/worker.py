@@ -20,9 +20,9 @@ from gptwright.diagnose.series import train_loss, val_loss
 from gptwright.errors import GptwrightError
 from gptwright.record.open_run import open_run
 from gptwright.report.documents import diagnosis_document
-from gptwright.report.findings import verdict_of
 from gptwright.report.live.curves import charts_text
 from gptwright.report.run_figures import figures_of
+from gptwright.report.verdict import verdict_of
 
 # As many points as the small curve of the list has.
 SMALL_CURVE = 64
