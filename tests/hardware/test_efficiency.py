@@ -142,7 +142,9 @@ def test_what_makes_a_step_slow_makes_the_prediction_slow() -> None:
 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_checkpointed_step_makes_the_blocks_forward_pass_once_more(kind: str, *, compiled: bool) -> None:
+def test_a_checkpointed_step_makes_most_of_the_blocks_forward_pass_again(
+    kind: str, *, compiled: bool
+) -> None:
     work = Work(
         shape=replace(GPT2, vocab_size=64),
         peak_flops=60e12 if kind == "cuda" else 1e11,
@@ -154,7 +156,7 @@ def test_a_checkpointed_step_makes_the_blocks_forward_pass_once_more(kind: str, 
         device_kind=kind,
     )
     again = replace(work, shape=replace(work.shape, gradient_checkpointing=True))
-    assert step_time(again).total / step_time(work).total == pytest.approx(4 / 3, rel=0.03)
+    assert 1 + 8 / 36 < step_time(again).total / step_time(work).total < 4 / 3
     assert step_time(again).optimizer == step_time(work).optimizer
 
 

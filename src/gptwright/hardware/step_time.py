@@ -157,7 +157,9 @@ TILE, GEFORCE_RATE, USUAL_HERTZ = 128, 512, 1.8e9
 USUAL_BALANCE = 110.0
 # FLOPs of attention: of a step, and those of its forward pass among them.
 FUSED_FLOPS, UNFUSED_FLOPS = (7, 2), (12, 4)
-# What a block's forward pass is of its work where only the whole is counted: one product of three.
+# With checkpointing, of a block's 12·C² the 8 before its last product are multiplied again.
+RECOMPUTED = 8
+# What a block's forward pass is of its work where only the whole is counted: one pass of three.
 FORWARD_SHARE = 1 / 3
 
 
@@ -210,7 +212,7 @@ def _product_flops(work: Work) -> float:
     shape = work.shape
     unaligned = work.device_kind == "cuda" and work.dtype != "float32" and shape.vocab_size % 8 != 0
     extra = (UNALIGNED_HEAD - 1) * shape.vocab_size * shape.n_embd if unaligned else 0.0
-    again = 12 * shape.n_layer * shape.n_embd**2 if shape.gradient_checkpointing else 0
+    again = RECOMPUTED * shape.n_layer * shape.n_embd**2 if shape.gradient_checkpointing else 0
     return work.micro_tokens * (6 * (shape.count_parameters().matmul + extra) + 2 * again)
 
 
