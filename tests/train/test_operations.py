@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gptwright.arithmetic.flops import muon_flops
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
 from gptwright.model.cache import Beginnings, NextTokens
 from gptwright.model.gpt import GPT
@@ -24,18 +25,20 @@ from gptwright.optim.optimizers import build_optimizer
 
 # What only looks at a tensor in another way, or gives it a new name.
 VIEWS = frozenset(
-    ("alias", "detach", "expand", "permute", "select", "slice", "split", "split_with_sizes", "squeeze", "t")
-    + ("transpose", "unbind", "unsqueeze", "view", "_unsafe_view")
+    (
+        *("alias", "detach", "expand", "permute", "select", "slice", "split", "split_with_sizes"),
+        *("squeeze", "t", "transpose", "unbind", "unsqueeze", "view", "_unsafe_view"),
+    )
 )
 # What makes the processor wait for the device: a number, or a shape that depends on numbers.
 WAITS = frozenset(("_local_scalar_dense", "nonzero", "equal", "item"))
 
 
-class Counted(TorchDispatchMode):
+class Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations that do something, by name."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.by_name: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -50,7 +53,8 @@ class Counted(TorchDispatchMode):
 
 
 def counted(work: Callable[[], object]) -> Counted:
-    with Counted() as seen:
+    seen = Counted()
+    with seen:
         work()
     return seen
 
@@ -64,10 +68,15 @@ class Step:
     update: Counted
 
 
+def config_of(**settings: object) -> TrainConfig:
+    """A small model's."""
+    small = {"n_head": 4, "n_embd": 64, "block_size": 64, "dropout": 0.0}
+    return load_config([], {name: str(value) for name, value in (small | settings).items()}).config
+
+
 def step_of(arch: str, n_layer: int, **settings: Any) -> Step:
     """The second step of a small model, when the optimizer has its moments."""
-    shape = {"n_head": 4, "n_embd": 128, "block_size": 64, "dropout": 0.0, "bias": False}
-    config = TrainConfig(**shape | {"arch": arch, "n_layer": n_layer} | settings)
+    config = config_of(arch=arch, n_layer=n_layer, **settings)
     model = GPT(ModelShape.of(config, 65))
     optimizer = build_optimizer(model, config, fused=True)
     tokens = torch.zeros((12, 64), dtype=torch.int64)
@@ -128,9 +137,8 @@ def test_muons_products_are_batched_over_equal_shapes(steps: int) -> None:
 @pytest.mark.parametrize("arch", ["gpt2", "modern"])
 @pytest.mark.parametrize("again", [False, True])
 def test_products_are_those_that_are_counted(arch: str, *, again: bool) -> None:
-    small = {"n_layer": 3, "n_head": 4, "n_embd": 64, "block_size": 32, "dropout": 0.0}
-    shape = ModelShape.of(TrainConfig(**small | {"arch": arch, "gradient_checkpointing": again}), 65)
-    model, tokens = GPT(shape), torch.zeros((2, 32), dtype=torch.int64)
+    shape = ModelShape.of(config_of(arch=arch, n_layer=3, gradient_checkpointing=again), 65)
+    model, tokens = GPT(shape), torch.zeros((2, 64), dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         model(tokens, tokens).backward()
     # Of a block's twelve n_embd², the four of the last product need not be made again.
@@ -140,7 +148,7 @@ def test_products_are_those_that_are_counted(arch: str, *, again: bool) -> None:
 
 
 def test_muons_flops_are_those_that_are_counted() -> None:
-    config = TrainConfig(arch="modern", optimizer="muon", n_layer=3, n_head=4, n_embd=64, block_size=32)
+    config = config_of(arch="modern", optimizer="muon", n_layer=3)
     model = GPT(ModelShape.of(config, 65))
     optimizer = build_optimizer(model, config, fused=True)
     for parameter in model.parameters():
@@ -159,13 +167,12 @@ def test_a_token_behind_a_cached_text_costs_one_row_of_products(arch: str, opera
 
 def token_of(arch: str, n_layer: int, context: int) -> Counted:
     """Operations of one more token behind `context` others; fails if its products are more than its own."""
-    shape = {"n_head": 4, "n_embd": 64, "block_size": 64, "dropout": 0.0}
-    config = TrainConfig(**shape | {"arch": arch, "n_layer": n_layer})
-    model = GPT(ModelShape.of(config, 65)).eval()
-    cache, tokens = model.new_cache(1), torch.zeros((1, context + 1), dtype=torch.int64)
+    model = GPT(ModelShape.of(config_of(arch=arch, n_layer=n_layer), 65)).eval()
+    cache, seen = model.new_cache(1), Counted()
+    tokens = torch.zeros((1, context + 1), dtype=torch.int64)
     with torch.inference_mode():
         model.hidden(tokens[:, :context], Beginnings(cache, [0], [context]))
-        with FlopCounterMode(display=False) as counter, Counted() as seen:
+        with FlopCounterMode(display=False) as counter, seen:
             model.next_logits(tokens[:, context:], NextTokens(cache, 1))
     assert product_flops(counter) <= 2 * model.shape.count_parameters().matmul
     return seen
