@@ -1,6 +1,6 @@
 """What a plan says of small runs on this CPU, estimated and measured, beside what training them takes.
 
-    python benchmarks/plan_outcome.py [--steps N] [--rounds N] [--out FILE]
+    python benchmarks/plan_outcome.py [--rounds N] [--out FILE]
 
 For each shape and round, in one process after another: `plan`, `plan --measure`, `train`. Run it on a quiet
 machine; the figures are medians over the rounds.
@@ -22,6 +22,8 @@ SHAPES = {
     "medium": {"n_layer": 4, "n_head": 4, "n_embd": 256, "block_size": 128, "batch_size": 16},
     "baby": {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 256, "batch_size": 16},
 }
+# Of each training: some ten seconds, but for the last, whose step takes seconds.
+STEPS = {"tiny": 300, "readme-cpu": 150, "medium": 40, "baby": 12}
 
 
 def gptwright(*arguments: str, folder: Path) -> dict[str, Any]:
@@ -43,7 +45,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -55,8 +56,8 @@ def main() -> None:
         for name, shape in SHAPES.items():
             options = [f"--{key}={value}" for key, value in shape.items()]
             options += ["--dataset=numbers", "--device=cpu", "--gradient_accumulation_steps=1"]
-            run = [*options, f"--max_iters={given.steps}", "--eval_interval=100000", "--eval_iters=1"]
-            run += [f"--log_interval={max(1, given.steps // 10)}", "--warmup_iters=2"]
+            run = [*options, f"--max_iters={STEPS[name]}", "--eval_interval=100000", "--eval_iters=1"]
+            run += [f"--log_interval={max(1, STEPS[name] // 10)}", "--warmup_iters=2"]
             estimates, measures, outcomes = [], [], []
             for number in range(given.rounds):
                 estimates.append(

@@ -74,7 +74,7 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
 
 def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
     if request == "auto":
-        return "float32", "nanoGPT's choice on a CPU; lower precision is taken if asked for"
+        return "float32", "nanoGPT's choice on a CPU; bfloat16, where a CPU has it, if asked for"
     if request not in device.native_dtypes:
         return "float32", f"{request} is not in this CPU's hardware (nanoGPT ignores dtype on a CPU too)"
     return request, "asked for"
@@ -91,7 +91,7 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
         if device.type == "cuda":
             return (False, missing) if missing else (True, "nanoGPT's choice on a GPU")
         if device.type == "cpu":
-            return False, "it takes tens of seconds, and nanoGPT gains nothing from it on a CPU"
+            return False, "it takes 10 s to a minute for a step some 10 % shorter: --compile=True for a run of hours"
         return False, "it has not been tried on Apple GPUs"
     if request and missing:
         raise DeviceError(
