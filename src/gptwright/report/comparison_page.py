@@ -92,7 +92,7 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
             ("At equal FLOPs", comparison.at_equal_flops, _flops),
         ):
             if points:
-                rows = [(_beyond(p), [form(p.at), *_cells(p)]) for p in points]
+                rows = [(p.significant, [form(p.at), *_cells(p)]) for p in points]
                 columns = ["at", f"{names[0]} #", f"{name} #", "difference #", "± 1 s.e. #"]
                 parts.append(
                     table(f"{title}: {names[0]} and {name}", columns, rows, hint="Shaded: beyond the noise.")
@@ -102,11 +102,6 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
 
 def _cells(point: Point) -> list[str]:
     return [f"{point.a:.4f}", f"{point.b:.4f}", f"{point.delta:+.4f}", f"{point.standard_error:.4f}"]
-
-
-def _beyond(point: Point) -> bool:
-    """Whether the difference is more than noise leaves in 95 of 100 cases."""
-    return abs(point.delta) > 1.96 * point.standard_error > 0
 
 
 def _flops(value: float) -> str:

@@ -4,7 +4,13 @@ from gptwright.diagnose.compare.changes import changed_things, differences
 from gptwright.diagnose.compare.comparable import remarks, why_apart, why_not
 from gptwright.diagnose.compare.outcome import Comparison, Verdict
 from gptwright.diagnose.compare.points import points_by_flops, points_by_seconds, points_by_tokens
-from gptwright.diagnose.compare.verdict import failures, refusal, verdict_of, who_is_ahead
+from gptwright.diagnose.compare.verdict import (
+    SideBySide,
+    failure_of,
+    refusal,
+    verdict_of,
+    who_is_ahead,
+)
 from gptwright.diagnose.reading import Reading
 
 
@@ -16,21 +22,23 @@ def compare(a: Reading, b: Reading) -> Comparison:
     by_tokens = points_by_tokens(a, b)
     if not by_tokens:
         return _not_comparable(a, b, (why_apart(a, b),))
-    by_seconds = points_by_seconds(a, b)
-    changed, failed = changed_things(a, b), failures(a, b)
-    verdict = verdict_of(by_tokens, changed, failed)
+    both = SideBySide(
+        runs=(a, b),
+        by_tokens=by_tokens,
+        by_seconds=points_by_seconds(a, b),
+        changed=changed_things(a, b),
+        failed=(failure_of("a", a), failure_of("b", b)),
+    )
+    verdict = verdict_of(both)
     return Comparison(
         differences=differences(a, b),
         comparable=True,
         reasons=remarks(a, b),
         at_equal_tokens=by_tokens,
-        at_equal_seconds=by_seconds,
+        at_equal_seconds=tuple(both.by_seconds),
         at_equal_flops=points_by_flops(a, b),
         verdict=verdict,
-        findings=(
-            *(found for found in failed if found is not None),
-            who_is_ahead(verdict, by_tokens, by_seconds, changed, (a, b)),
-        ),
+        findings=(*(found for found in both.failed if found is not None), who_is_ahead(both, verdict)),
     )
 
 
