@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gptwright import units
 from gptwright.arithmetic.memory import PHASES
-from gptwright.facts import Fact, derived
+from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Finding, Unknown
 from gptwright.plan.batch import same_step
 from gptwright.plan.plan import Plan
@@ -92,7 +92,7 @@ def _batch(plan: Plan) -> list[Fact]:
         name="tokens per step",
         value=plan.tokens_per_step,
         text=f"{plan.tokens_per_step:,}",
-        origin=derived("", 0, "").origin,
+        origin=Origin.DERIVED,
         reason=formula,
     )
     facts = [per_step]
