@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from gptwright import units
 from gptwright.arithmetic.evaluation import text_kind
-from gptwright.arithmetic.scaling import BESIROGLU, effective_tokens, loss_terms
+from gptwright.arithmetic.scaling import BESIROGLU, MOST_PASSES, effective_tokens, loss_terms
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
@@ -29,8 +29,6 @@ RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
 # The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
 BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
-# The next pass after so many is worth 0.38 of a fresh one (arXiv 2305.16264).
-MOST_PASSES = 16
 # nanoGPT's recipe for a megabyte of characters, which overfits from the 29th pass on, has 10.6 parameters a
 # token; twice the layers are worse from the start (nanoGPT issue 211). For a BPE's tokens, parameters beyond
 # 22 times the best number for the text (0.051 a token) count for nothing: 1 + 4 half-lives of 2305.16264.
