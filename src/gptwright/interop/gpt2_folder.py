@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.data.bpe import Gpt2Tokenizer
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import load_tokenizer
@@ -225,7 +226,7 @@ def _tokenizer_of(folder: Path, shape: ModelShape) -> Tokenizer | None:
     ours, theirs = folder / OUR_TOKENIZER_NAME, folder / "tokenizer.json"
     if ours.is_file():
         return load_tokenizer(ours)
-    if shape.vocab_size in (50257, 50304):
+    if shape.vocab_size in (GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY):
         return Gpt2Tokenizer()
     if not theirs.is_file():
         return None

@@ -13,6 +13,7 @@ from gptwright.arithmetic.cut import cut_step
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, assumed, configured, derived
 from gptwright.findings import Unknown
@@ -20,8 +21,6 @@ from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 from gptwright.plan.known_datasets import known_facts
-
-GPT2_PADDED_VOCABULARY = 50304
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

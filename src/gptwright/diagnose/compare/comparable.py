@@ -1,6 +1,7 @@
 """Whether the losses of two runs are the same quantity, and what to keep in mind if they are."""
 
 from gptwright.arithmetic.reference import dataset_family
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.compare.changes import setting
 from gptwright.diagnose.compare.points import loss_curves
 from gptwright.diagnose.reading import Reading
@@ -14,7 +15,7 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     vocabularies = a.vocab_size, b.vocab_size
     sizes = {fact.value for fact in vocabularies if fact is not None}
     # GPT-2's 50,257 tokens are often padded to 50,304: the same tokenizer.
-    if len(sizes) == 2 and sizes != {50257, 50304}:
+    if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
         reasons.append("different vocabulary: a token is another amount of text")
     datasets = setting(a, "dataset"), setting(b, "dataset")
     if None not in datasets and not _same_corpus(str(datasets[0]), str(datasets[1])):
