@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gptwright.cli.facts import fact_option
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
     json_option,
@@ -17,6 +18,10 @@ from gptwright.cli.options import (
 from gptwright.config.load import LoadedConfig, load_config, preset_names
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.facts import Fact, stated
+from gptwright.record.stated import FACTS
+
+if TYPE_CHECKING:
+    from gptwright.plan.plan import Plan
 
 COUNTS = ("device_count", "train_tokens", "val_tokens")
 
@@ -40,9 +45,9 @@ COUNTS = ("device_count", "train_tokens", "val_tokens")
 @click.option("--params", type=float, help="Choose a model of about so many parameters.")
 @click.option("--measure", is_flag=True, help="Measure speed and memory on the device here (needs torch).")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the resulting config as TOML.")
-@click.option("--device-count", "device_count", type=int, help="Fact: devices that train together.")
-@click.option("--train-tokens", "train_tokens", type=int, help="Fact: tokens in the training split.")
-@click.option("--val-tokens", "val_tokens", type=int, help="Fact: tokens in the validation split.")
+@fact_option("device_count")
+@fact_option("train_tokens")
+@fact_option("val_tokens")
 @json_option
 @schema_options
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -62,7 +67,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     loaded = load_config(sources, overrides(fields, unknown_options))
     facts = _facts(given, device, loaded) | local_facts(loaded.config)
 
-    def planner(settings: TrainConfig) -> Any:
+    def planner(settings: TrainConfig) -> "Plan":
         return make_plan(settings, facts, sources=loaded.sources)
 
     targets = Targets(
@@ -111,11 +116,7 @@ def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str
 
 
 def _facts(given: Mapping[str, Any], device: str | None, loaded: LoadedConfig) -> dict[str, Fact]:
-    facts = {
-        name: stated(name, given[name], unit="tokens" if "tokens" in name else "")
-        for name in COUNTS
-        if given[name]
-    }
+    facts = {name: stated(name, given[name], unit=FACTS[name].unit) for name in COUNTS if given[name]}
     if device is not None:
         facts["device"] = stated("device", device)
     facts["dataset"] = stated("dataset", loaded.config.dataset)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gptwright.errors import RunError
 from gptwright.facts import Value
-from gptwright.record.open_run import FACTS
+from gptwright.record.stated import FACTS
 from gptwright.report.live.diagnoser import Answer, Diagnoser
 
 
