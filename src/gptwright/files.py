@@ -53,6 +53,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def is_disk_full(error: Exception) -> bool:
+    """Whether the system refused to write because the disk, or what this person may use of it, is full."""
+    full = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+    return isinstance(error, OSError) and error.errno in full
+
+
 @contextmanager
 def disk_full_as_error(folder: Path) -> Iterator[None]:
     """Turns "no space left" from whatever writes inside the block into a `DiskFullError`.
@@ -62,10 +68,7 @@ def disk_full_as_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        code = error.errno if isinstance(error, OSError) else None
-        if code in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)) or "No space left on device" in str(
-            error
-        ):
+        if is_disk_full(error) or "No space left on device" in str(error):
             raise DiskFullError(
                 f"the disk of {folder} is full: {units.size(shutil.disk_usage(folder).free)} free",
                 why="nothing half-written was left there; what was written before is whole",
