@@ -45,16 +45,16 @@ def test_gpt2_small_eager_does_not_fit_twelve_gigabytes_and_compiled_does() -> N
     eager, compiled = planned(**step, compile=False), planned(**step, compile=True)
     assert eager.fits is False
     assert compiled.fits is True
-    assert eager.largest is not None
-    assert compiled.largest is not None
-    assert 3 <= eager.largest < 12 <= compiled.largest
+    assert eager.largest_micro_batch is not None
+    assert compiled.largest_micro_batch is not None
+    assert 3 <= eager.largest_micro_batch < 12 <= compiled.largest_micro_batch
 
 
 def test_fit_keeps_the_tokens_of_a_step_exactly() -> None:
     plan = planned(**GPT2, batch_size=12, gradient_accumulation_steps=40, compile=False)
     config = fit(plan)
     assert config.sequences_per_step == plan.config.sequences_per_step
-    assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest or 0))
+    assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest_micro_batch or 0))
     assert make_plan(config, {"device": stated("device", "RTX 4070")}, sources={}).fits is True
 
 
@@ -74,7 +74,7 @@ def test_a_divided_model_fits_where_a_copy_does_not() -> None:
     large = {"n_layer": 48, "n_head": 25, "n_embd": 1600, "block_size": 1024, "batch_size": 1}
     copies = planned("RTX 4090", 4, **large, parallel="ddp")
     parts = planned("RTX 4090", 4, **large, parallel="fsdp")
-    assert (copies.largest, copies.fits) == (0, False)
+    assert (copies.largest_micro_batch, copies.fits) == (0, False)
     assert parts.fits is True
     # Four parts of the state: a quarter, with what is whole at a time beside it.
     assert parts.memory.optimizer * 4 == pytest.approx(copies.memory.optimizer, rel=0.01)

@@ -117,7 +117,7 @@ def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainCon
             and unique is not None
             and plan.shape.count_parameters().nanogpt > _most_parameters(plan.shape.vocab_size, unique)
         )
-        if plan.largest == 0 or too_large:
+        if plan.largest_micro_batch == 0 or too_large:
             break
         candidate = _with_batch(shape, plan, _allowed(plan, _tokens_in(plan, hours)))
         plan = planner(candidate)
@@ -142,11 +142,11 @@ def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
     per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
     sequences = max(plan.device.count, per_step // config.block_size)
     whole = replace(config, batch_size=1, gradient_accumulation_steps=sequences)
-    if plan.largest is None:
+    if plan.largest_micro_batch is None:
         return replace(
             whole, batch_size=min(8, sequences), gradient_accumulation_steps=max(1, sequences // 8)
         )
-    cut = min(plan.largest, sequences)
+    cut = min(plan.largest_micro_batch, sequences)
     while sequences % cut:
         cut -= 1
     return replace(whole, batch_size=cut, gradient_accumulation_steps=sequences // cut)
