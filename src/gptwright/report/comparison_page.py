@@ -69,7 +69,7 @@ def _runs(names: Sequence[str], materials: Sequence[Material]) -> Html:
     rows = []
     for name, material in zip(names, materials, strict=True):
         reading, val = material.reading, val_curve(material.reading)
-        best = int(val.value.argmin()) if len(val) else None
+        best = val.best
         facts = (
             reading.sizes.parameters,
             reading.progress.tokens_seen,
@@ -199,9 +199,8 @@ def _overlaid(name: str, title: str, unit: str, materials: Sequence[Material], f
 def _bests(names: Sequence[str], series: Sequence[Series]) -> str:
     parts = []
     for name, val in zip(names, series, strict=True):
-        if len(val):
-            best = int(val.value.argmin())
-            parts.append(f"{name} is best at step {val.step[best]:,} with {val.value[best]:.4f}")
+        if val.best is not None:
+            parts.append(f"{name} is best at step {val.step[val.best]:,} with {val.value[val.best]:.4f}")
         else:
             parts.append(f"{name} has no validation")
     return "; ".join(parts) + "."
