@@ -13,7 +13,7 @@ from gptwright.errors import ConfigError
 if TYPE_CHECKING:
     from gptwright.bench.trainers import Others
 
-NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.items())
+NAMES = "".join(f"\n      {name:<17} {work.about}" for name, work in WORKLOADS.items())
 
 
 @click.command(
@@ -28,7 +28,7 @@ NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.ite
     Workloads:{NAMES}
     """
 )
-@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)))
+@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)), metavar="[WORKLOAD]...")
 @click.option(
     "--against",
     metavar="TRAINER",
