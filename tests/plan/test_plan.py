@@ -203,6 +203,36 @@ def test_the_best_model_in_ten_hours_is_a_config_that_train_takes(gptwright: Cli
     assert again["parameters"] == document["parameters"]
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--params=0", "'--params': 0.0 is not in the range x>0"),
+        ("--tokens=-5", "'--tokens': -5.0 is not in the range x>0"),
+        ("--hours=nan", "'--hours': nan is not a finite number"),
+        ("--chinchilla=inf", "'--chinchilla': inf is not a finite number"),
+        ("--device-count=0", "option states device_count = 0, which is not a whole number above 0"),
+        ("--device-count=-1", "option states device_count = -1, which is not a whole number above 0"),
+        ("--train-tokens=-7", "option states train_tokens = -7, which is not a whole number above 0"),
+    ],
+)
+def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--device", "RTX 4070", option)
+    assert answer.status == 2
+    assert said in answer.err
+
+
+def test_a_config_is_saved_although_nobody_reads_the_plan_to_its_end(
+    gptwright: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise OSError("nobody reads on")
+
+    monkeypatch.setattr("gptwright.report.planned.show_plan", gone)
+    with pytest.raises(OSError, match="nobody reads on"):
+        gptwright("plan", "gpt2-124m", "--device", "RTX 4070", "--save", str(tmp_path / "saved.toml"))
+    assert "n_layer = 12" in (tmp_path / "saved.toml").read_text("utf-8")
+
+
 def test_more_hours_make_a_larger_model(gptwright: Cli) -> None:
     sizes = [
         plan_json(gptwright, "--device", "RTX 4090", "--hours", hours)["parameters"]["nanogpt"]
