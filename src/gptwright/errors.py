@@ -30,6 +30,10 @@ class GptwrightError(Exception):
             lines.append(f"  fix: {fix}")
         super().__init__("\n".join(lines))
 
+    def document(self) -> dict[str, str | None]:
+        """The error as the live page's JSON has it."""
+        return {"problem": self.problem, "why": self.why, "fix": self.fix}
+
     def __reduce__(self) -> tuple[Callable[..., "GptwrightError"], tuple[object, ...]]:
         """An error that crosses a process keeps its parts."""
         return _made_again, (type(self), self.problem, self.why, self.fix)
