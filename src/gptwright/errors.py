@@ -79,6 +79,10 @@ class CheckpointError(GptwrightError):
     """A checkpoint is missing, damaged, or belongs to another config or dataset."""
 
 
+class OutputError(GptwrightError):
+    """What was to be written cannot be put where it was asked for."""
+
+
 class DiskFullError(GptwrightError):
     """There is no room left where something had to be written."""
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gptwright import units
-from gptwright.errors import DiskFullError
+from gptwright.errors import DiskFullError, OutputError
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -51,6 +51,22 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def unwritable_as_error(path: Path) -> Iterator[None]:
+    """Turns the system's refusal to write where a person asked for it into an error that names the place.
+
+    Raises:
+        OutputError: the folder is missing or closed, or something else is there.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror or error}",
+            fix="name another place, in a folder that is there and that you may write to",
+        ) from None
 
 
 def is_disk_full(error: Exception) -> bool:

@@ -137,6 +137,27 @@ def test_a_run_that_has_its_settings_is_not_told_the_defaults(gptwright: Command
         assert "--out_dir VALUE" not in text
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "run", "--out", "run/log.txt/page.html"),
+        ("report", "run", "--plots", "run/log.txt"),
+        ("plan", "gpt2-124m", "--device", "RTX 4070", "--save", "run"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_message(
+    arguments: tuple[str, ...], gptwright: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/log.txt").write_text(
+        "step 0: train loss 10.8684, val loss 10.8727\niter 0: loss 10.8720, time 9ms\n"
+    )
+    answer = gptwright(*arguments)
+    assert answer.status == 2
+    assert f"error: {arguments[-1]} cannot be written: " in answer.err
+
+
 def test_an_unknown_verb_is_answered_with_the_nearest(gptwright: Command) -> None:
     answer = gptwright("trian")
     assert answer.status == 2

@@ -69,7 +69,7 @@ class Amount(click.FloatRange):
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
-    from gptwright.files import replace_text
+    from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
@@ -103,7 +103,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     findings, unknown = _judged(plan, loaded, sources, facts)
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
-        replace_text(given["save"], to_toml(plan.config))
+        with unwritable_as_error(given["save"]):
+            replace_text(given["save"], to_toml(plan.config))
     if as_json:
         print_json(plan_document(plan, findings, unknown) | ({"trials": trials} if trials else {}))
     else:

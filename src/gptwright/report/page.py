@@ -14,7 +14,7 @@ from typing import Any
 
 from gptwright import __version__
 from gptwright.diagnose.compare import compare
-from gptwright.files import replace_bytes
+from gptwright.files import replace_bytes, unwritable_as_error
 from gptwright.report.assets import STYLE, asset, chart_script
 from gptwright.report.comparison_page import (
     Section,
@@ -50,10 +50,16 @@ def page_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
 
 
 def write_report(path: Path, materials: Sequence[Material]) -> None:
-    """Writes the page of these runs in one step; its folder is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes the page of these runs in one step; its folder is made if need be.
+
+    Raises:
+        OutputError: it cannot be put there.
+    """
     # JSON can hold halves of characters, which no file can.
-    replace_bytes(path, report_page(materials).encode("utf-8", errors="replace"))
+    page = report_page(materials).encode("utf-8", errors="replace")
+    with unwritable_as_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, page)
 
 
 def report_page(materials: Sequence[Material]) -> str:
