@@ -31,7 +31,8 @@ import torch
 
 import gptwright
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.hardware.detect import find_device, usable_cores
+from gptwright.hardware.cpu import usable_cores
+from gptwright.hardware.detect import find_device
 from gptwright.model.drawing import SamplingOptions
 from gptwright.model.generate import Batch, Stream, generate
 from gptwright.model.gpt import GPT

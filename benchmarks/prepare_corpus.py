@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gptwright.data.bpe import _gpt2_encoding
-from gptwright.data.pool import usable_cores
+from gptwright.hardware.cpu import usable_cores
 
 # FineWeb-Edu's files are about 2 GB with a thousand records a row group.
 _FILE_BYTES = 500_000_000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gptwright.errors import DiskFullError
-from gptwright.files import disk_full_as_error, replace_bytes, replace_text
+from gptwright.errors import DiskFullError, OutputError
+from gptwright.files import disk_full_as_error, replace_bytes, replace_text, unwritable_as_error
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
@@ -24,6 +24,17 @@ def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
         replace_bytes(path, b"x" * 4_000_000)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in small_disk.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("place", ["folder", "file/inside", "absent/inside"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("there")
+    path = tmp_path / place
+    with pytest.raises(OutputError, match=r"cannot be written: ") as refused, unwritable_as_error(path):
+        replace_text(path, "new")
+    assert refused.value.problem.startswith(str(path))
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_other_errors_stay_themselves(tmp_path: Path) -> None:

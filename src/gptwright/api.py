@@ -69,7 +69,8 @@ def diagnose(run: PathLike, **facts: str | int) -> "Diagnosis":
 
     Args:
         run: a run folder, a folder with a log, or a log.
-        facts: what the log does not say: device, device_count, train_tokens, val_tokens, vocab_size, dataset.
+        facts: what the log does not say: device, device_count, train_tokens, val_tokens, vocab_size, dataset,
+            torch, note.
 
     Raises:
         GptwrightError: there is nothing to read, or a fact is unknown.

@@ -30,6 +30,10 @@ class GptwrightError(Exception):
             lines.append(f"  fix: {fix}")
         super().__init__("\n".join(lines))
 
+    def document(self) -> dict[str, str | None]:
+        """The error as the live page's JSON has it."""
+        return {"problem": self.problem, "why": self.why, "fix": self.fix}
+
     def __reduce__(self) -> tuple[Callable[..., "GptwrightError"], tuple[object, ...]]:
         """An error that crosses a process keeps its parts."""
         return _made_again, (type(self), self.problem, self.why, self.fix)
@@ -73,6 +77,10 @@ class RunError(GptwrightError):
 
 class CheckpointError(GptwrightError):
     """A checkpoint is missing, damaged, or belongs to another config or dataset."""
+
+
+class OutputError(GptwrightError):
+    """What was to be written cannot be put where it was asked for."""
 
 
 class DiskFullError(GptwrightError):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gptwright import units
-from gptwright.errors import DiskFullError
+from gptwright.errors import DiskFullError, OutputError
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -54,6 +54,28 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
+def unwritable_as_error(path: Path) -> Iterator[None]:
+    """Turns the system's refusal to write where a person asked for it into an error that names the place.
+
+    Raises:
+        OutputError: the folder is missing or closed, or something else is there.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror or error}",
+            fix="name another place, in a folder that is there and that you may write to",
+        ) from None
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether the system refused to write because the disk, or what this person may use of it, is full."""
+    full = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+    return isinstance(error, OSError) and error.errno in full
+
+
+@contextmanager
 def disk_full_as_error(folder: Path) -> Iterator[None]:
     """Turns "no space left" from whatever writes inside the block into a `DiskFullError`.
 
@@ -62,10 +84,7 @@ def disk_full_as_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        code = error.errno if isinstance(error, OSError) else None
-        if code in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)) or "No space left on device" in str(
-            error
-        ):
+        if is_disk_full(error) or "No space left on device" in str(error):
             raise DiskFullError(
                 f"the disk of {folder} is full: {units.size(shutil.disk_usage(folder).free)} free",
                 why="nothing half-written was left there; what was written before is whole",

@@ -19,17 +19,13 @@ from gptwright.arithmetic.scaling import (
     Band,
     Law,
     critical_batch,
-    effective_parameters,
     effective_tokens,
     gain,
     gain_band,
     gain_from_size,
     loss_terms,
-    optimal_parameters,
-    optimal_tokens,
     size_gain_band,
     value_of_next_pass,
-    value_of_pass,
 )
 
 
@@ -87,20 +83,11 @@ def test_the_optimum_is_the_lowest_loss_of_its_budget(law: AdditiveLaw) -> None:
         assert law.loss(best * factor, flops / 6 / (best * factor)) > lowest
 
 
-def test_the_optimum_is_a_band_that_holds_every_law() -> None:
-    band = optimal_parameters(1e18)
-    assert band.likely == pytest.approx(math.sqrt(1e18 / 120))
-    assert all(band.low <= law.optimal_parameters(1e18) <= band.high for law in ADDITIVE_LAWS)
-    tokens = optimal_tokens(124e6)
-    assert (tokens.low, tokens.likely, tokens.high) == (1.24e9, 2.48e9, 3.72e9)
-    assert "nanochat" in tokens.basis
-
-
 @pytest.mark.parametrize(
     ("epochs", "value"), [(1, 1.0), (2, 0.98), (4, 0.93), (8, 0.83), (16, 0.66), (40, 0.38), (80, 0.20)]
 )
 def test_what_a_repeated_token_is_worth(epochs: float, value: float) -> None:
-    assert value_of_pass(epochs) == pytest.approx(value, abs=0.005)
+    assert effective_tokens(unique=1.0, total=epochs) / epochs == pytest.approx(value, abs=0.005)
 
 
 def test_no_number_of_passes_is_worth_more_than_16_times_the_data() -> None:
@@ -120,12 +107,6 @@ def test_repeated_tokens_are_worth_something_and_never_more_than_fresh_ones(
     assert (more - worth) / (unique * epochs * 0.01) == pytest.approx(
         value_of_next_pass(epochs), rel=0.07, abs=1e-9
     )
-
-
-def test_parameters_beyond_what_the_data_feed_lose_value() -> None:
-    small = effective_parameters(parameters=1e7, unique_tokens=1e10)
-    assert small == 1e7
-    assert effective_parameters(parameters=1e10, unique_tokens=1e8) < 1e9
 
 
 def test_gains_are_differences_of_losses() -> None:

@@ -63,6 +63,11 @@ def test_help_needs_no_torch(verb: str | None) -> None:
         assert all(f"{name} " in done.stdout for name in VERBS)
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_json(verb: str, gptwright: Command) -> None:
+    assert "--json" in gptwright(verb, "--help").out
+
+
 def test_help_of_train_lists_every_setting_with_its_default() -> None:
     text = without_torch("train", "--help").stdout
     assert "--n_layer VALUE" in text
@@ -97,9 +102,12 @@ def test_diagnosing_comparing_and_reporting_need_no_torch(tmp_path: Path) -> Non
     assert json.loads(diagnosed.stdout)["run"]["parameters"] == 40_560_000
     compared = without_torch("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
     assert json.loads(compared.stdout)["schema"] == "gptwright.comparison/1"
-    reported = without_torch("report", str(tmp_path / "a"))
+    reported = without_torch("report", str(tmp_path / "a"), "--json")
     assert reported.returncode == 0, reported.stderr
-    assert (tmp_path / "a" / "report.html").is_file()
+    page = tmp_path / "a" / "report.html"
+    document = json.loads(reported.stdout)
+    assert document == {"schema": "gptwright.report/1", "report": str(page), "plots": []}
+    assert page.is_file()
 
 
 @pytest.mark.parametrize("arguments", [("train",), ("env",), ("sample", "somewhere")])
@@ -109,6 +117,45 @@ def test_what_needs_torch_says_how_to_get_it(arguments: tuple[str, ...]) -> None
     assert "not installed" in done.stderr
     assert "pip install 'gptwright[train]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("resume", "run"), ("import", "gpt2", "--out", "run")])
+def test_out_dir_is_refused_where_something_else_says_the_folder(
+    arguments: tuple[str, ...], gptwright: Command
+) -> None:
+    answer = gptwright(*arguments, "--out_dir=elsewhere")
+    assert answer.status == 2
+    assert "--out_dir=elsewhere has no effect" in answer.err
+
+
+def test_a_run_that_has_its_settings_is_not_told_the_defaults(gptwright: Command) -> None:
+    assert "[default: 600000]" in gptwright("train", "--help").out
+    for verb in ("resume", "import"):
+        text = gptwright(verb, "--help").out
+        assert "--max_iters VALUE" in text
+        assert "[default: 600000]" not in text
+        assert "--out_dir VALUE" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "run", "--out", "run/log.txt/page.html"),
+        ("report", "run", "--plots", "run/log.txt"),
+        ("plan", "gpt2-124m", "--device", "RTX 4070", "--save", "run"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_message(
+    arguments: tuple[str, ...], gptwright: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/log.txt").write_text(
+        "step 0: train loss 10.8684, val loss 10.8727\niter 0: loss 10.8720, time 9ms\n"
+    )
+    answer = gptwright(*arguments)
+    assert answer.status == 2
+    assert f"error: {arguments[-1]} cannot be written: " in answer.err
 
 
 def test_an_unknown_verb_is_answered_with_the_nearest(gptwright: Command) -> None:

@@ -147,17 +147,30 @@ def test_a_longer_run_is_said_to_end_elsewhere(tmp_path: Path) -> None:
     assert "Best of each" not in message(compared(short, run(tmp_path / "c", loss=3.5)))
 
 
-def test_a_run_that_broke_is_behind(tmp_path: Path) -> None:
+def broken(loss: float) -> str:
+    """The lines of a run on its way to `loss` whose losses end as no numbers."""
     lines = [
-        f"step {s}: train loss {3.5 + 900 / s:.4f}, val loss {3.5 + 900 / s:.4f}"
+        f"step {s}: train loss {loss + 900 / s:.4f}, val loss {loss + 900 / s:.4f}"
         for s in range(500, 4001, 500)
     ]
-    lines += [f"step {s}: train loss nan, val loss nan" for s in range(4500, 6001, 500)]
-    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.5, lines="\n".join(lines)))
+    return "\n".join([*lines, *(f"step {s}: train loss nan, val loss nan" for s in range(4500, 6001, 500))])
+
+
+def test_a_run_that_broke_is_behind(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.5, lines=broken(3.5)))
     assert found.verdict is Verdict.A_BETTER
     assert found.findings[0].id == "non-finite-loss"
     assert found.findings[0].message.startswith("Run b: ")
     assert "Before one of them broke" in message(found)
+
+
+def test_a_run_that_was_ahead_until_it_broke_is_not_said_to_be_ahead(tmp_path: Path) -> None:
+    b = run(tmp_path / "b", loss=3.3, lines=broken(3.3), learning_rate=1e-3)
+    found = compared(run(tmp_path / "a", loss=3.5), b)
+    assert found.verdict is Verdict.A_BETTER
+    assert message(found).startswith("Before b broke it was ahead by 0.2000 ±")
+    assert "a run that broke counts as behind" in message(found)
+    assert "b is ahead of a" not in message(found)
 
 
 def test_what_was_changed_is_not_claimed_to_be_known(tmp_path: Path) -> None:

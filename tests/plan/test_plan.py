@@ -45,16 +45,16 @@ def test_gpt2_small_eager_does_not_fit_twelve_gigabytes_and_compiled_does() -> N
     eager, compiled = planned(**step, compile=False), planned(**step, compile=True)
     assert eager.fits is False
     assert compiled.fits is True
-    assert eager.largest is not None
-    assert compiled.largest is not None
-    assert 3 <= eager.largest < 12 <= compiled.largest
+    assert eager.largest_micro_batch is not None
+    assert compiled.largest_micro_batch is not None
+    assert 3 <= eager.largest_micro_batch < 12 <= compiled.largest_micro_batch
 
 
 def test_fit_keeps_the_tokens_of_a_step_exactly() -> None:
     plan = planned(**GPT2, batch_size=12, gradient_accumulation_steps=40, compile=False)
     config = fit(plan)
     assert config.sequences_per_step == plan.config.sequences_per_step
-    assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest or 0))
+    assert config.batch_size == max(d for d in divisors(480) if d <= (plan.largest_micro_batch or 0))
     assert make_plan(config, {"device": stated("device", "RTX 4070")}, sources={}).fits is True
 
 
@@ -74,7 +74,7 @@ def test_a_divided_model_fits_where_a_copy_does_not() -> None:
     large = {"n_layer": 48, "n_head": 25, "n_embd": 1600, "block_size": 1024, "batch_size": 1}
     copies = planned("RTX 4090", 4, **large, parallel="ddp")
     parts = planned("RTX 4090", 4, **large, parallel="fsdp")
-    assert (copies.largest, copies.fits) == (0, False)
+    assert (copies.largest_micro_batch, copies.fits) == (0, False)
     assert parts.fits is True
     # Four parts of the state: a quarter, with what is whole at a time beside it.
     assert parts.memory.optimizer * 4 == pytest.approx(copies.memory.optimizer, rel=0.01)
@@ -201,6 +201,36 @@ def test_the_best_model_in_ten_hours_is_a_config_that_train_takes(gptwright: Cli
     again = plan_json(gptwright, str(saved), "--device", "RTX 4070")
     assert again["schedule"]["steps"] == document["schedule"]["steps"]
     assert again["parameters"] == document["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--params=0", "'--params': 0.0 is not in the range x>0"),
+        ("--tokens=-5", "'--tokens': -5.0 is not in the range x>0"),
+        ("--hours=nan", "'--hours': nan is not a finite number"),
+        ("--chinchilla=inf", "'--chinchilla': inf is not a finite number"),
+        ("--device-count=0", "option states device_count = 0, which is not a whole number above 0"),
+        ("--device-count=-1", "option states device_count = -1, which is not a whole number above 0"),
+        ("--train-tokens=-7", "option states train_tokens = -7, which is not a whole number above 0"),
+    ],
+)
+def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--device", "RTX 4070", option)
+    assert answer.status == 2
+    assert said in answer.err
+
+
+def test_a_config_is_saved_although_nobody_reads_the_plan_to_its_end(
+    gptwright: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise OSError("nobody reads on")
+
+    monkeypatch.setattr("gptwright.report.planned.show_plan", gone)
+    with pytest.raises(OSError, match="nobody reads on"):
+        gptwright("plan", "gpt2-124m", "--device", "RTX 4070", "--save", str(tmp_path / "saved.toml"))
+    assert "n_layer = 12" in (tmp_path / "saved.toml").read_text("utf-8")
 
 
 def test_more_hours_make_a_larger_model(gptwright: Cli) -> None:

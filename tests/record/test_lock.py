@@ -10,7 +10,7 @@ import pytest
 
 from gptwright.config.load import load_config
 from gptwright.errors import RunError
-from gptwright.record.lock import LOCK_NAME, RunLock
+from gptwright.record.lock import LOCK_NAME, RunLock, process_of
 from gptwright.record.run import RunFolder
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
 from tests.train.conftest import Watcher
@@ -97,3 +97,11 @@ def test_a_folder_that_a_killed_process_was_just_taking_is_free(tmp_path: Path, 
     run.require_free()
     run.create(load_config([], tiny).config).release()
     assert run.config_path.is_file()
+
+
+@pytest.mark.parametrize(
+    "said", ["", "[]", '{"process": "1"}', '{"process": -1}', '{"process": 1, "machine": "another"}', "\0"]
+)
+def test_a_lock_that_says_nothing_of_this_machine_names_no_process(said: str, tmp_path: Path) -> None:
+    (tmp_path / LOCK_NAME).write_text(said)
+    assert process_of(tmp_path) is None

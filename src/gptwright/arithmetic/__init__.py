@@ -1,1 +1,1 @@
-"""Pure functions of numbers: parameters, FLOPs, and the noise of an evaluation."""
+"""Pure functions of numbers: parameters, FLOPs, memory, scaling laws, reference curves, trends, noise."""

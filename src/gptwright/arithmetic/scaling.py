@@ -162,12 +162,11 @@ KAPLAN = KaplanLaw(
 )
 ADDITIVE_LAWS = (HOFFMANN_ROUNDED, HOFFMANN, BESIROGLU, MUENNIGHOFF)
 
-# A pass over data that was seen before loses value with this constant, and so does a parameter beyond what
-# the unique data can use: R_D* and R_N* of arXiv 2305.16264, digits of huggingface/datablations.
+# A pass over data that was seen before loses value with this constant: R_D* of arXiv 2305.16264, digits of
+# huggingface/datablations.
 REPEAT_HALF_LIFE = 15.387756
-EXCESS_PARAMETER_HALF_LIFE = 5.309743
-# G of the same paper: the compute-optimal size for U unique tokens is (U·G)^(b / a)·G.
-OPTIMAL_SIZE_SCALE = 0.2258
+# The most passes that are planned without a look at validation: the next one is worth 0.38 of a fresh one.
+MOST_PASSES = 16
 
 # The fitted optimum at 1e17 to 1e20 FLOPs is 15 to 40 tokens a parameter by Hoffmann, 23 to 27 by Besiroglu,
 # 20 by Muennighoff, and 10 to 11 measured in nanochat's sweep; past 1e19, which is more than one consumer
@@ -192,25 +191,6 @@ def loss_terms(law: AdditiveLaw, parameters: float, tokens: float) -> tuple[floa
     return law.capacity_term(parameters), law.data_term(tokens)
 
 
-def optimal_tokens(parameters: float) -> Band:
-    """Compute-optimal training tokens for a model of `parameters`: 10 to 30 a parameter, likely 20."""
-    ratio = TOKENS_PER_PARAMETER
-    return Band(ratio.low * parameters, ratio.likely * parameters, ratio.high * parameters, ratio.basis)
-
-
-def optimal_parameters(flops: float) -> Band:
-    """Compute-optimal size for a budget of FLOPs, counted as 6 × parameters × tokens.
-
-    With r tokens a parameter the budget is 6·r·parameters². The band holds the laws' own optima too.
-    """
-    by_ratio = [
-        math.sqrt(flops / (6 * ratio))
-        for ratio in (TOKENS_PER_PARAMETER.high, TOKENS_PER_PARAMETER.likely, TOKENS_PER_PARAMETER.low)
-    ]
-    by_law = [law.optimal_parameters(flops) for law in ADDITIVE_LAWS]
-    return Band(min(*by_ratio, *by_law), by_ratio[1], max(*by_ratio, *by_law), TOKENS_PER_PARAMETER.basis)
-
-
 def critical_batch(loss: float) -> float:
     """Tokens a step up to which a larger batch costs few tokens more, at `loss` nats over GPT-2's vocabulary.
 
@@ -229,21 +209,6 @@ def effective_tokens(*, unique: float, total: float) -> float:
     """
     repeats = max(total / unique - 1, 0.0)
     return min(total, unique) + unique * REPEAT_HALF_LIFE * -math.expm1(-repeats / REPEAT_HALF_LIFE)
-
-
-def effective_parameters(*, parameters: float, unique_tokens: float) -> float:
-    """How many parameters count where unique data are few (arXiv 2305.16264, equation 6)."""
-    law = MUENNIGHOFF
-    useful = (unique_tokens * OPTIMAL_SIZE_SCALE) ** (law.data_exponent / law.capacity_exponent)
-    useful = min(parameters, useful * OPTIMAL_SIZE_SCALE)
-    excess = max(parameters / useful - 1, 0.0)
-    half_life = EXCESS_PARAMETER_HALF_LIFE
-    return float(useful + useful * half_life * -math.expm1(-excess / half_life))
-
-
-def value_of_pass(epochs: float) -> float:
-    """What a token is worth on average over `epochs` passes, against a fresh one: 0.93 over four passes."""
-    return effective_tokens(unique=1.0, total=epochs) / epochs
 
 
 def value_of_next_pass(epochs: float) -> float:

@@ -30,7 +30,6 @@ class Workload:
         preset: what gptwright is given instead: its own recipe for the same goal.
         warm_up: first steps whose time does not count.
         compiles: whether the others are tried compiled as well.
-        target: a validation loss; the wall time until a run has it is compared, and no step's.
     """
 
     about: str
@@ -40,7 +39,6 @@ class Workload:
     preset: str | None = None
     warm_up: int = 10
     compiles: bool = True
-    target: float | None = None
 
 
 def steps(number: int, **others: object) -> dict[str, object]:
@@ -79,7 +77,6 @@ WORKLOADS = {
         options=README | ONE | {"eval_interval": 250, "log_interval": 10},
         preset="shakespeare",
         compiles=False,
-        target=1.8857,
     ),
     "baby-cuda": Workload(
         about="10.65M, 6 × 384, batch 64 × 256, on a GPU, 500 steps",

@@ -13,7 +13,7 @@ from gptwright.errors import ConfigError
 if TYPE_CHECKING:
     from gptwright.bench.trainers import Others
 
-NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.items())
+NAMES = "".join(f"\n      {name:<17} {work.about}" for name, work in WORKLOADS.items())
 
 
 @click.command(
@@ -28,7 +28,7 @@ NAMES = "".join(f"\n    {name:<17} {work.about}" for name, work in WORKLOADS.ite
     Workloads:{NAMES}
     """
 )
-@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)))
+@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)), metavar="[WORKLOAD]...")
 @click.option(
     "--against",
     metavar="TRAINER",
@@ -55,7 +55,7 @@ def command(
     from gptwright.bench.machine import measure_peaks
     from gptwright.bench.results import bench_document
     from gptwright.bench.rounds import run_rounds
-    from gptwright.files import replace_text
+    from gptwright.files import replace_text, unwritable_as_error
     from gptwright.hardware.detect import find_device
     from gptwright.report.bench import show_peaks, show_rows
     from gptwright.report.terminal import console_for
@@ -80,7 +80,8 @@ def command(
             show_rows(console_for(), name, WORKLOADS[name].about, results[name])
     document = bench_document(peaks, results, rounds=rounds)
     if out is not None:
-        replace_text(out, json.dumps(document, indent=2) + "\n")
+        with unwritable_as_error(out):
+            replace_text(out, json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
 

@@ -10,10 +10,10 @@ from gptwright.errors import ConfigError
     help="""Say what differs between runs, whether they can be compared, and who is ahead beyond the noise.
 
     RUN is as for diagnose. A change is credited only if it is the only one. With more than two runs each is
-    compared with the first. Exit status 1 if nothing can be compared.
+    compared with the first. Exit status 1 if one of them cannot be.
     """
 )
-@click.argument("runs", nargs=-1)
+@click.argument("runs", nargs=-1, metavar="RUN RUN...")
 @json_option
 def command(runs: tuple[str, ...], as_json: bool) -> None:
     """Compares runs."""

@@ -22,7 +22,13 @@ SAMPLE_TOKENS = 400
     Python that runs this.
     """
 )
-@click.option("--out", type=click.Path(path_type=Path), default="gptwright-demo", show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default="gptwright-demo",
+    show_default=True,
+    help="Folder to write.",
+)
 @click.option("--from", "from_file", type=click.Path(path_type=Path), help="A copy of Tiny Shakespeare.")
 @click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
 @json_option

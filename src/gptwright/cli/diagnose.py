@@ -2,7 +2,7 @@
 
 import click
 
-from gptwright.cli.facts import fact_options, stated_facts
+from gptwright.cli.facts import fact_options
 from gptwright.cli.options import json_option, print_json
 from gptwright.errors import ConfigError
 
@@ -43,7 +43,7 @@ def command(
         raise ConfigError(
             "diagnose needs a run", fix="gptwright diagnose FOLDER, or a log file, or - for standard input"
         )
-    diagnosis = engine.diagnose(read_run(open_run(run, stated_facts(facts))))
+    diagnosis = engine.diagnose(read_run(open_run(run, facts)))
     if as_json:
         print_json(diagnosis_document(diagnosis))
     else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gptwright.cli.options import json_option, print_json
+from gptwright.cli.options import device_option, json_option, print_json
 
 
 @click.command(
@@ -20,7 +20,7 @@ from gptwright.cli.options import json_option, print_json
 @click.option("--stride", type=int, help="Tokens between windows; smaller gives more context and costs more.")
 @click.option("--max-windows", type=click.IntRange(min=1), help="Only so many windows, drawn by the seed.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")
-@click.option("--device", default="auto", show_default=True)
+@device_option
 @json_option
 def command(
     run: Path,

@@ -1,36 +1,29 @@
 """The facts about a run that no log and no config says, as options of several verbs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from gptwright.facts import Value
+from gptwright.record.stated import FACTS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FACTS: Mapping[str, tuple[type, str]] = {
-    "device": (str, "the device, such as 'RTX 4070'"),
-    "device_count": (int, "how many of it train together"),
-    "train_tokens": (int, "tokens in the training split"),
-    "val_tokens": (int, "tokens in the validation split"),
-    "vocab_size": (int, "rows of the vocabulary"),
-    "dataset": (str, "the corpus, such as fineweb-edu"),
-    "torch": (str, "torch's version"),
-    "note": (str, "anything that was said about the run"),
-}
+
+def fact_option(name: str) -> Callable[[Command], Command]:
+    """Adds the option of one fact, such as `--train-tokens VALUE`."""
+    known = FACTS[name]
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        type=known.type,
+        metavar="VALUE",
+        help=f"Fact: {known.description}.",
+    )
 
 
 def fact_options(command: Command) -> Command:
     """Adds `--device NAME` and so on."""
-    for name, (kind, text) in reversed(list(FACTS.items())):
-        option = click.option(
-            f"--{name.replace('_', '-')}", name, type=kind, metavar="VALUE", help=f"Fact: {text}."
-        )
-        command = option(command)
+    for name in reversed(list(FACTS)):
+        command = fact_option(name)(command)
     return command
-
-
-def stated_facts(given: Mapping[str, Value]) -> dict[str, Value]:
-    """Those that were given."""
-    return {name: value for name, value in given.items() if name in FACTS and value is not None}

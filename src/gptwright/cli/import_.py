@@ -7,10 +7,11 @@ import click
 
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
+    changed_settings,
     json_option,
     overrides,
     print_json,
-    schema_options,
+    refuse_out_dir,
     split_arguments,
 )
 
@@ -26,11 +27,10 @@ from gptwright.cli.options import (
     """,
 )
 @click.argument("source")
-@click.argument("unknown", nargs=-1, type=click.UNPROCESSED)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
 @click.option("--weights-only", is_flag=True, help="Leave an optimizer's state out: AdamW starts anew.")
 @json_option
-@schema_options
+@changed_settings
 def command(
     source: str, unknown: tuple[str, ...], out: Path, weights_only: bool, as_json: bool, **fields: Any
 ) -> None:
@@ -46,13 +46,15 @@ def command(
     positional, options = split_arguments(unknown)
     if positional:
         raise click.UsageError(f"import takes one source; also given: {' '.join(positional)}")
+    given = overrides(fields, options)
+    refuse_out_dir(given, f"--out {out}")
     console = console_for(stderr=as_json)
     foreign = open_foreign(
         source,
         say=lambda sentence: console.print(escape(sentence), soft_wrap=True),
         with_optimizer=not weights_only,
     )
-    adopted = adopt(foreign, out, option_settings(overrides(fields, options)))
+    adopted = adopt(foreign, out, option_settings(given))
     if as_json:
         print_json(adopted.document())
     else:

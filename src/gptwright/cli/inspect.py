@@ -15,7 +15,14 @@ from gptwright.cli.options import json_option, print_json
 @click.argument("dataset")
 @click.option("--verify", is_flag=True, help="Read every byte: hashes, ids, tokenizer, overlap.")
 @click.option("--plan", metavar="CONFIG", help="Say how many passes this config makes over it.")
-@click.option("--windows", "number", type=int, default=2, show_default=True, help="Texts to show of a split.")
+@click.option(
+    "--windows",
+    "number",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Texts to show of a split.",
+)
 @json_option
 def command(dataset: str, verify: bool, plan: str | None, number: int, as_json: bool) -> None:
     """Looks at a dataset."""

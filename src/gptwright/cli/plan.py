@@ -1,11 +1,13 @@
 """`gptwright plan`."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gptwright.cli.facts import fact_option
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
     json_option,
@@ -17,8 +19,27 @@ from gptwright.cli.options import (
 from gptwright.config.load import LoadedConfig, load_config, preset_names
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.facts import Fact, stated
+from gptwright.record.stated import stated_facts
+
+if TYPE_CHECKING:
+    from gptwright.findings import Finding, Unknown
+    from gptwright.plan.plan import Plan
 
 COUNTS = ("device_count", "train_tokens", "val_tokens")
+
+
+class Amount(click.FloatRange):
+    """A finite number above 0."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number that was typed."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 @click.command(
@@ -34,22 +55,21 @@ COUNTS = ("device_count", "train_tokens", "val_tokens")
 @click.option(
     "--fit", is_flag=True, help="Cut the batch so that it fits the device, at the same tokens per step."
 )
-@click.option("--tokens", type=float, help="Plan a run of so many tokens.")
-@click.option("--chinchilla", type=float, help="Plan a run of so many tokens per parameter, such as 20.")
-@click.option("--hours", type=float, help="Plan a run of so many hours on the device.")
-@click.option("--params", type=float, help="Choose a model of about so many parameters.")
+@click.option("--tokens", type=Amount(), help="Plan a run of so many tokens.")
+@click.option("--chinchilla", type=Amount(), help="Plan a run of so many tokens per parameter, such as 20.")
+@click.option("--hours", type=Amount(), help="Plan a run of so many hours on the device.")
+@click.option("--params", type=Amount(), help="Choose a model of about so many parameters.")
 @click.option("--measure", is_flag=True, help="Measure speed and memory on the device here (needs torch).")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the resulting config as TOML.")
-@click.option("--device-count", "device_count", type=int, help="Fact: devices that train together.")
-@click.option("--train-tokens", "train_tokens", type=int, help="Fact: tokens in the training split.")
-@click.option("--val-tokens", "val_tokens", type=int, help="Fact: tokens in the validation split.")
+@fact_option("device_count")
+@fact_option("train_tokens")
+@fact_option("val_tokens")
 @json_option
 @schema_options
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
-    from gptwright.diagnose.planned import judge_plan, read_plan
-    from gptwright.files import replace_text
+    from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
@@ -62,7 +82,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     loaded = load_config(sources, overrides(fields, unknown_options))
     facts = _facts(given, device, loaded) | local_facts(loaded.config)
 
-    def planner(settings: TrainConfig) -> Any:
+    def planner(settings: TrainConfig) -> "Plan":
         return make_plan(settings, facts, sources=loaded.sources)
 
     targets = Targets(
@@ -80,24 +100,34 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         measured = measure(plan)
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
-    final = LoadedConfig(plan.config, loaded.sources, loaded.without_effect)
-    known = facts | {"vocab_size": plan.vocabulary}
-    if plan.train_tokens is not None:
-        known["train_tokens"] = plan.train_tokens
-    reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
-    diagnosis = judge_plan(reading)
-    unknown = (*plan.unknown, *diagnosis.unknown)
+    findings, unknown = _judged(plan, loaded, sources, facts)
+    # Before anything is printed, which whoever reads it may not do to the end.
+    if given["save"] is not None:
+        with unwritable_as_error(given["save"]):
+            replace_text(given["save"], to_toml(plan.config))
     if as_json:
-        print_json(plan_document(plan, diagnosis.findings, unknown) | ({"trials": trials} if trials else {}))
+        print_json(plan_document(plan, findings, unknown) | ({"trials": trials} if trials else {}))
     else:
         from gptwright.report.planned import show_plan, show_trials
         from gptwright.report.terminal import console_for
 
         console = console_for()
         show_trials(console, trials)
-        show_plan(console, plan, diagnosis.findings, unknown)
-    if given["save"] is not None:
-        replace_text(given["save"], to_toml(plan.config))
+        show_plan(console, plan, findings, unknown)
+
+
+def _judged(
+    plan: "Plan", loaded: LoadedConfig, sources: Sequence[str], facts: Mapping[str, Fact]
+) -> tuple[Sequence["Finding"], Sequence["Unknown"]]:
+    """What the rules of diagnosis say of the plan's settings, and what cannot be known of it."""
+    from gptwright.diagnose.planned import judge_plan, read_plan
+
+    final = LoadedConfig(plan.config, loaded.sources, loaded.without_effect)
+    known = {**facts, "vocab_size": plan.vocabulary}
+    if plan.train_tokens is not None:
+        known["train_tokens"] = plan.train_tokens
+    diagnosis = judge_plan(read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step()))
+    return diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
 
 
 def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str, str | None]]:
@@ -111,12 +141,7 @@ def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str
 
 
 def _facts(given: Mapping[str, Any], device: str | None, loaded: LoadedConfig) -> dict[str, Fact]:
-    facts = {
-        name: stated(name, given[name], unit="tokens" if "tokens" in name else "")
-        for name in COUNTS
-        if given[name]
-    }
-    if device is not None:
-        facts["device"] = stated("device", device)
-    facts["dataset"] = stated("dataset", loaded.config.dataset)
-    return facts
+    """The facts that were given as options, and the dataset's name."""
+    counts = {name: given[name] for name in COUNTS if given[name] is not None}
+    facts = stated_facts(counts | ({"device": device} if device is not None else {}), "option")
+    return {**facts, "dataset": stated("dataset", loaded.config.dataset)}

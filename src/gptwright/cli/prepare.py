@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     SOURCE is a file or folder of text (.txt, .md), Parquet or JSONL (.jsonl, also .gz and .zst); a Hugging
     Face repository, hf:OWNER/NAME[@REVISION][/SUBFOLDER]; or a named corpus: `shakespeare` (Tiny Shakespeare)
-    or `pystdlib` (the source of the Python that runs this; needs no network). A folder of .bin shards of
-    llm.c or modded-nanogpt gets a manifest in place, without --out.
+    or `pystdlib` (the source of the Python that runs this; needs no network). A folder of token ids of
+    nanoGPT, llm.c or modded-nanogpt gets a manifest in place, without --out.
 
     The same command goes on with what was stopped or killed.
     """
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--tokenizer",
     metavar="KIND",
-    help="char, byte, gpt2, bpe:N (trained on the corpus), or a tokenizer.json or .tiktoken file.",
+    help="char, byte, gpt2, bpe:N (trained on the corpus), or a tokenizer.json or .tiktoken file. "
+    " [default: char for the named corpora and below 5 MB, else gpt2]",
 )
 @click.option(
     "--split",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from gptwright.cli.facts import fact_options, stated_facts
+from gptwright.cli.facts import fact_options
+from gptwright.cli.options import json_option, print_json
 from gptwright.errors import ConfigError
 
 
@@ -25,7 +26,10 @@ from gptwright.errors import ConfigError
     "--plots", type=click.Path(path_type=Path), help="Also write every plot as SVG and PNG to a folder."
 )
 @fact_options
-def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts: str | None) -> None:
+@json_option
+def command(
+    runs: tuple[str, ...], out: Path | None, plots: Path | None, as_json: bool, **facts: str | None
+) -> None:
     """Writes the report."""
     from gptwright.record.open_run import open_run
     from gptwright.report.material import gather
@@ -36,13 +40,18 @@ def command(runs: tuple[str, ...], out: Path | None, plots: Path | None, **facts
         raise ConfigError(
             "report needs a run", fix="gptwright report FOLDER, or a log file, or - for standard input"
         )
-    materials = [gather(open_run(run, stated_facts(facts))) for run in runs]
+    materials = [gather(open_run(run, facts)) for run in runs]
     path = out or default_path(runs)
     write_report(path, materials)
-    click.echo(f"wrote {path}")
-    if plots is not None:
-        for picture in write_pictures(page_figures(materials), plots):
-            click.echo(f"wrote {picture}")
+    if not as_json:
+        click.echo(f"wrote {path}")
+    pictures = write_pictures(page_figures(materials), plots) if plots is not None else []
+    if as_json:
+        plotted = [str(picture) for picture in pictures]
+        print_json({"schema": "gptwright.report/1", "report": str(path), "plots": plotted})
+        return
+    for picture in pictures:
+        click.echo(f"wrote {picture}")
 
 
 def default_path(runs: tuple[str, ...]) -> Path:

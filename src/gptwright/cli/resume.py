@@ -7,11 +7,12 @@ import click
 
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
+    changed_settings,
     hook_option,
     json_option,
     overrides,
     print_json,
-    schema_options,
+    refuse_out_dir,
     split_arguments,
 )
 from gptwright.record.run import RunFolder
@@ -26,13 +27,12 @@ from gptwright.record.run import RunFolder
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("unknown", nargs=-1, type=click.UNPROCESSED)
 @click.option("--checkpoint", metavar="NAME", help="An older checkpoint, or `best`; later ones are removed.")
 @click.option("--allow-lr-jump", is_flag=True, help="Let the learning rate jump up where the run goes on.")
 @click.option("--plain", is_flag=True, help="nanoGPT's lines instead of the progress bar.")
 @hook_option
 @json_option
-@schema_options
+@changed_settings
 def command(
     run: Path,
     unknown: tuple[str, ...],
@@ -49,6 +49,8 @@ def command(
     positional, options = split_arguments(unknown)
     if positional:
         raise click.UsageError(f"resume takes one run folder; also given: {' '.join(positional)}")
+    given = overrides(fields, options)
+    refuse_out_dir(given, str(run))
     with joined_world() as world:
         if world.is_first:
             # Answered before torch is imported.
@@ -58,9 +60,8 @@ def command(
         from gptwright.report.terminal import console_for
         from gptwright.train.settle import run_settings
 
-        given = overrides(fields, options) | {"out_dir": str(run)}
         document = resume_and_show(
-            run_settings(RunFolder(run), given, world=world),
+            run_settings(RunFolder(run), given | {"out_dir": str(run)}, world=world),
             console_for(stderr=as_json, quiet=not world.is_first),
             checkpoint=checkpoint,
             plain=plain,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gptwright.cli.options import json_option, print_json
+from gptwright.cli.options import device_option, json_option, print_json
 from gptwright.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,14 +39,24 @@ if TYPE_CHECKING:
 @click.option(
     "--batch_size", type=click.IntRange(min=1), default=16, show_default=True, help="Samples side by side."
 )
-@click.option("--max_new_tokens", type=click.IntRange(min=1), default=500, show_default=True)
+@click.option(
+    "--max_new_tokens", type=click.IntRange(min=1), default=500, show_default=True, help="The longest sample."
+)
 @click.option("--temperature", type=float, default=0.8, show_default=True, help="0: greedy.")
-@click.option("--top_k", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option(
+    "--top_k", type=click.IntRange(min=1), default=200, show_default=True, help="Keep the k likeliest tokens."
+)
 @click.option("--top_p", type=float, help="Keep the likeliest tokens that reach this probability.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1337, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=1337,
+    show_default=True,
+    help="Of a prompt's first sample; the next ones count on.",
+)
 @click.option("--stop", metavar="TEXT", help="End a sample where this text appears.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")
-@click.option("--device", default="auto", show_default=True)
+@device_option
 @click.option(
     "--cache/--no_cache", default=True, help="--no_cache recomputes the context: the slow reference."
 )

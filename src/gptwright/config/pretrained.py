@@ -14,9 +14,13 @@ from typing import Any
 from gptwright.config.ingredients import GPT2
 from gptwright.errors import ConfigError
 
+GPT2_VOCABULARY = 50257
+# To a multiple of 64, as nanoGPT does, because matrices of such sizes multiply faster.
+GPT2_PADDED_VOCABULARY = 50304
+
 _COMMON = {
     "block_size": 1024,
-    "vocab_size": 50257,
+    "vocab_size": GPT2_VOCABULARY,
     "bias": True,
     "tie_weights": True,
     "arch": "gpt2",

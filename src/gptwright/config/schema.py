@@ -294,6 +294,6 @@ def with_accumulation(config: TrainConfig, *, accumulation_given: bool) -> Train
             f"tokens_per_step = {config.tokens_per_step} needs gradient_accumulation_steps = {steps},"
             f" and it is set to {config.gradient_accumulation_steps}",
             why="the two say the same thing, and they disagree",
-            fix="give only one of them",
+            fix=f"--gradient_accumulation_steps={steps}, or give only one of them",
         )
     return replace(config, gradient_accumulation_steps=steps)

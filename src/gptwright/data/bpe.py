@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gptwright.config.pretrained import GPT2_VOCABULARY
 from gptwright.data.tokenizer_base import (
     LARGEST_VOCABULARY,
     SEPARATOR_TEXT,
@@ -30,11 +31,10 @@ from gptwright.data.tokenizer_base import (
 )
 from gptwright.errors import DataError
 
-GPT2_VOCAB_SIZE = 50257
 ENCODER_SHA256 = "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"
 
 # The published pattern of GPT-2 (openai/gpt-2, encoder.py), in tiktoken's dialect: possessive, so linear.
-_GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 
 # How well-known tokenizers name the end of a document.
 _END_OF_TEXT = (SEPARATOR_TEXT, "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>")
@@ -47,8 +47,8 @@ class Gpt2Tokenizer(Tokenizer):
     """GPT-2's byte-pair encoding, through tiktoken; tiktoken is loaded when first needed."""
 
     kind = "gpt2"
-    vocab_size = GPT2_VOCAB_SIZE
-    separator_id: int | None = GPT2_VOCAB_SIZE - 1
+    vocab_size = GPT2_VOCABULARY
+    separator_id: int | None = GPT2_VOCABULARY - 1
 
     def encode(self, text: str) -> Ids:
         """The ids of a text."""
@@ -181,10 +181,10 @@ def _gpt2_encoding() -> Any:
     tiktoken = import_extra("tiktoken", "GPT-2's tokenizer")
     return tiktoken.Encoding(
         name="gpt2",
-        pat_str=_GPT2_PATTERN,
+        pat_str=GPT2_PATTERN,
         mergeable_ranks=gpt2_vocabulary(),
-        special_tokens={SEPARATOR_TEXT: GPT2_VOCAB_SIZE - 1},
-        explicit_n_vocab=GPT2_VOCAB_SIZE,
+        special_tokens={SEPARATOR_TEXT: GPT2_VOCABULARY - 1},
+        explicit_n_vocab=GPT2_VOCABULARY,
     )
 
 

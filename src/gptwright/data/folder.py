@@ -6,7 +6,6 @@ of other names in the target stay where they are, and a dataset of other setting
 never replaced.
 """
 
-import errno
 import os
 import secrets
 import shutil
@@ -16,7 +15,7 @@ from gptwright import units
 from gptwright.data.manifest import MANIFEST_NAME, Manifest, SettingsRecord, read_manifest
 from gptwright.data.nanogpt_meta import META_NAME
 from gptwright.errors import DataError, DiskFullError
-from gptwright.files import sync_folder
+from gptwright.files import is_disk_full, sync_folder
 
 TOKENIZER_NAME = "tokenizer.json"
 
@@ -126,8 +125,7 @@ def not_writable(
         needed: an estimate of the dataset's bytes, if there is one yet.
         kept: the folder of finished work that a second run goes on from, if there is one.
     """
-    full = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-    if isinstance(error, OSError) and error.errno not in full:
+    if isinstance(error, OSError) and not is_disk_full(error):
         return DataError(
             f"the dataset cannot be written to {out}: {error.strerror or error}",
             why="nothing was left there" if kept is None else f"what is done is kept in {kept}",

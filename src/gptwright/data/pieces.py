@@ -60,11 +60,6 @@ def content_hash(encoded: bytes) -> bytes:
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
-def is_validation(encoded: bytes, limit: bytes) -> bool:
-    """Whether a piece is on the validation side of a draw, whose largest hash is `limit`."""
-    return content_hash(encoded) <= limit
-
-
 def blocks(text: str, size: int, *, longest: int | None = None) -> Iterator[str]:
     """A text in blocks of at least `size` characters whose encodings, joined, are that of the whole.
 

@@ -21,13 +21,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def each_result(
     function: Callable[[Task], Result], tasks: Iterator[Task], *, workers: int
 ) -> Generator[Result]:

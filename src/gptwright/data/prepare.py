@@ -30,7 +30,6 @@ from gptwright.data.manifest import MANIFEST_NAME, Dtype, Manifest, SettingsReco
 from gptwright.data.nanogpt_meta import META_NAME, meta_of
 from gptwright.data.near import near_duplicates as near_duplicates_of
 from gptwright.data.pieces import piece_size
-from gptwright.data.pool import usable_cores
 from gptwright.data.prepared import Outcome, PrepareReport, manifest_of, report_of
 from gptwright.data.sketch import LEAST_THRESHOLD, algorithm
 from gptwright.data.sources import NAMED_CORPORA, open_corpus, parse_condition
@@ -43,6 +42,7 @@ from gptwright.data.training_sample import training_sample
 from gptwright.data.work import Workspace, workspace
 from gptwright.errors import DataError
 from gptwright.facts import Fact, Origin
+from gptwright.hardware.cpu import usable_cores
 
 __all__ = ["PrepareReport", "Progress", "prepare"]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from gptwright.data.bpe import GPT2_PATTERN
 from gptwright.data.tokenizer_base import (
     LARGEST_VOCABULARY,
     SEPARATOR_TEXT,
@@ -25,7 +26,6 @@ from gptwright.data.tokenizer_base import (
 )
 from gptwright.errors import DataError
 
-_R50K = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 _CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
@@ -41,11 +41,11 @@ _O200K = "|".join(
         r"\s+",
     ]
 )
-_PATTERNS = (_R50K, _CL100K, _O200K)
+_PATTERNS = (GPT2_PATTERN, _CL100K, _O200K)
 # By the sha256 of the file: its pattern and the id of <|endoftext|>.
 _KNOWN = {
-    "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": (_R50K, 50256),
-    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069": (_R50K, 50256),
+    "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": (GPT2_PATTERN, 50256),
+    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069": (GPT2_PATTERN, 50256),
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": (_CL100K, 100257),
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": (_O200K, 199999),
 }

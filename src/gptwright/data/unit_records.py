@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gptwright.data.sources.corpus import Skipped, Tally
+from gptwright.data.sources.corpus import Tally
 from gptwright.data.stretches import SplitName
 from gptwright.files import replace_text
 
@@ -90,6 +90,3 @@ def hash_file(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-
-
-__all__ = ["PartRecord", "PartSide", "Skipped", "SurveyRecord", "hash_file", "read_record", "write_record"]

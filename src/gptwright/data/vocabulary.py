@@ -4,13 +4,11 @@ A dataset's vocabulary decides; GPT-2's 50,257 is padded to a multiple of 64, as
 matrices of such sizes multiply faster. A folder that does not tell its vocabulary is taken for GPT-2's.
 """
 
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import TokenDataset
 from gptwright.errors import ConfigError
 from gptwright.facts import Origin
-
-GPT2_VOCABULARY = 50257
-GPT2_PADDED_VOCABULARY = 50304
 
 
 def largest_vocabulary(config: TrainConfig, dataset: TokenDataset) -> int:

@@ -7,12 +7,10 @@ hundreds of passes, and the advice would be worse than the fault.
 import math
 
 from gptwright import units
-from gptwright.arithmetic.scaling import TOKENS_PER_PARAMETER, value_of_next_pass
+from gptwright.arithmetic.scaling import MOST_PASSES, TOKENS_PER_PARAMETER, value_of_next_pass
 from gptwright.diagnose.reading import Reading
 from gptwright.findings import Action
 
-# The most passes that are advised without a look at validation: the next one is worth 0.38 of a fresh one.
-MOST_PASSES = 16
 # As many steps as are planned, within this, are no other length.
 SAME_LENGTH = 1.1
 

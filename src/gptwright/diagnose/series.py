@@ -28,6 +28,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.step)
 
+    @property
+    def best(self) -> int | None:
+        """The row of the lowest value, the first of equal ones; None where there is none."""
+        return int(self.value.argmin()) if len(self) else None
+
     def fact(self, row: int) -> Fact:
         """The value in a row, with its line."""
         unit = "bits/byte" if self.name == "val_bpb" else "nats"

@@ -7,6 +7,7 @@ check. Where only the log speaks, its number is taken as it is.
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.diagnose.inversion import shape_from_counts
 from gptwright.diagnose.settings import Settings
 from gptwright.facts import Fact, Origin, derived
@@ -89,7 +90,7 @@ def usual_shape(parameters: float, settings: Settings) -> ModelShape:
 
     How fast a device trains depends on the shape far less than on the size.
     """
-    vocabulary = settings.integer("vocab_size") or 50304
+    vocabulary = settings.integer("vocab_size") or GPT2_PADDED_VOCABULARY
     width = 64
     while 12 * (width / 64) * width**2 + vocabulary * width < parameters:
         width += 64

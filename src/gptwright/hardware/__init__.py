@@ -1,1 +1,1 @@
-"""What this device is and can do: detection and measured peaks."""
+"""What devices can do: the table, detection, measured peaks, and a model of how fast they train."""

@@ -2,7 +2,7 @@
 
 A measured figure stands next to the tabled one. GeForce cards exceed the table by up to 16 %, because they
 clock higher than it says; cards for data centres reach 51 to 87 % of it, because their power limit holds them
-(research of public matrix-product benchmarks). Either is a sound denominator of an MFU if it is named.
+(the public collections of `families`). Either is a sound denominator of an MFU if it is named.
 
 Cost: about 0.6 s a dtype and 0.3 s a memory, and the compilation of one line.
 """

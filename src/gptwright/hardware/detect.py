@@ -13,8 +13,6 @@ import torch
 from gptwright.errors import DeviceError
 from gptwright.hardware.cpu import cpu_name, usable_cores
 
-__all__ = ["Device", "detect_devices", "find_device", "usable_cores"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:

@@ -1,9 +1,9 @@
 """What devices of one architecture have in common, beyond their peak, when they train.
 
 `reach` is measured, not fitted: the best rate of large torch products over the dense peak, from three public
-collections (zzc0721/torch-performance-test-data, mag-/gpu_benchmark, ml-engineering's MAMF table), as the
-research notes list them by card. A GeForce's clock beats its specification; a data-centre card has less
-power than its tensor cores would take. Families are named as `gpus.toml` names them.
+collections (zzc0721/torch-performance-test-data, mag-/gpu_benchmark, ml-engineering's MAMF table). A
+GeForce's clock beats its specification; a data-centre card has less power than its tensor cores would take.
+Families are named as `gpus.toml` names them.
 """
 
 from collections.abc import Mapping

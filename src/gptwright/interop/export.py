@@ -7,7 +7,7 @@ from typing import Any
 
 from gptwright.files import disk_full_as_error
 from gptwright.interop.gguf_file import write_gguf
-from gptwright.interop.gpt2_folder import write_gpt2_folder
+from gptwright.interop.gpt2_export import write_gpt2_folder
 from gptwright.interop.nanogpt import write_nanogpt
 from gptwright.interop.trained import TrainedRun, claim_folder, require_gpt2
 

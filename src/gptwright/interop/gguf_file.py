@@ -19,7 +19,7 @@ from gptwright.data.bpe import BpeTokenizer
 from gptwright.data.characters import CharTokenizer
 from gptwright.data.tokenizer_base import SEPARATOR_TEXT, import_extra
 from gptwright.errors import RunError
-from gptwright.interop.gpt2_folder import with_zero_biases
+from gptwright.interop.gpt2_export import with_zero_biases
 from gptwright.interop.gpt2_tokenizer import as_tokenizers_file
 from gptwright.interop.trained import TrainedRun
 

@@ -1,4 +1,4 @@
-"""GPT-2 as a folder of Hugging Face's: `config.json` and safetensors, in and out.
+"""GPT-2 from a folder of Hugging Face's: `config.json` and safetensors; `gpt2_export` has the way out.
 
 transformers' `Conv1D` keeps the transpose of a linear layer's matrix, and old files hold the causal mask
 among the weights. GPT-2 always has biases there: a model without is written with zeros and
@@ -17,12 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.data.bpe import Gpt2Tokenizer
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import load_tokenizer
@@ -34,10 +33,7 @@ from gptwright.interop.foreign import (
     require_parameters,
     taken,
 )
-from gptwright.interop.gpt2_tokenizer import as_tokenizers_file, tokenizer_config
-from gptwright.interop.model_card import model_card
 from gptwright.interop.torch_file import StoredTensor, TorchFile
-from gptwright.interop.trained import TrainedRun
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -166,7 +162,7 @@ def _read_weights(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: 
         names = _by_our_names(where, tied=tied)
         shapes = {name: tuple(where[key].get_slice(key).get_shape()) for name, key in names.items()}
         require_parameters(place, _linear_shapes(shapes), wanted)
-        return taken(wanted, lambda name: _linear(name, where[names[name]].get_tensor(names[name])))
+        return taken(wanted, lambda name: transposed(name, where[names[name]].get_tensor(names[name])))
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{place} is damaged: {error}", fix="copy or download the file again") from None
 
@@ -187,7 +183,7 @@ def _read_pickled(path: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bo
         names = _by_our_names(stored, tied=tied)
         shapes = {name: stored[key].shape for name, key in names.items()}
         require_parameters(str(path), _linear_shapes(shapes), wanted)
-        return taken(wanted, lambda name: _linear(name, file.tensor(stored[names[name]])))
+        return taken(wanted, lambda name: transposed(name, file.tensor(stored[names[name]])))
 
 
 def _by_our_names(keys: Mapping[str, Any], *, tied: bool) -> dict[str, str]:
@@ -204,7 +200,7 @@ def _linear_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int
     return {name: size[::-1] if name.endswith(_TRANSPOSED) else size for name, size in shapes.items()}
 
 
-def _linear(name: str, tensor: Tensor) -> Tensor:
+def transposed(name: str, tensor: Tensor) -> Tensor:
     """A `Conv1D`'s matrix as a linear layer's, and the way back: a transposition either way."""
     return tensor.T if name.endswith(_TRANSPOSED) else tensor
 
@@ -225,7 +221,7 @@ def _tokenizer_of(folder: Path, shape: ModelShape) -> Tokenizer | None:
     ours, theirs = folder / OUR_TOKENIZER_NAME, folder / "tokenizer.json"
     if ours.is_file():
         return load_tokenizer(ours)
-    if shape.vocab_size in (50257, 50304):
+    if shape.vocab_size in (GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY):
         return Gpt2Tokenizer()
     if not theirs.is_file():
         return None
@@ -234,89 +230,3 @@ def _tokenizer_of(folder: Path, shape: ModelShape) -> Tokenizer | None:
     except DataError:
         return None
     return tokenizer if tokenizer.vocab_size <= shape.vocab_size else None
-
-
-def write_gpt2_folder(run: TrainedRun, out: Path) -> list[str]:
-    """Writes a folder that transformers loads as `GPT2LMHeadModel`; returns what to know."""
-    _write_weights(run, out)
-    generation = {
-        "bos_token_id": _separator(run),
-        "eos_token_id": _separator(run),
-        "do_sample": True,
-        "temperature": 0.8,
-        "top_k": min(200, run.shape.vocab_size),
-    }
-    _write_json(out / "generation_config.json", generation)
-    notes = _write_tokenizer(run, out)
-    card = model_card(run, loads_text=(out / "tokenizer.json").is_file(), notes=notes)
-    (out / "README.md").write_text(card, encoding="utf-8")
-    return notes
-
-
-def _write_tokenizer(run: TrainedRun, out: Path) -> list[str]:
-    if run.tokenizer is None:
-        return ["the run does not know its tokenizer, so none is written: ids go in and come out"]
-    run.tokenizer.save(out / OUR_TOKENIZER_NAME)
-    text = as_tokenizers_file(run.tokenizer)
-    if text is None:
-        return [
-            f"no tokenizer.json is written: the tokenizers library cannot do exactly what a"
-            f" {run.tokenizer.kind} file does; {OUR_TOKENIZER_NAME} is gptwright's own"
-        ]
-    (out / "tokenizer.json").write_text(text, encoding="utf-8")
-    (out / "tokenizer_config.json").write_text(
-        tokenizer_config(run.tokenizer, run.shape.block_size), encoding="utf-8"
-    )
-    rows = run.shape.vocab_size - run.tokenizer.vocab_size
-    if rows:
-        return [
-            f"the last {rows} of {run.shape.vocab_size} rows pad the vocabulary: ids that stand for nothing"
-        ]
-    return []
-
-
-def _write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-
-
-def _separator(run: TrainedRun) -> int | None:
-    return run.tokenizer.separator_id if run.tokenizer is not None else None
-
-
-def _write_weights(run: TrainedRun, out: Path) -> None:
-    tensors = {name: _linear(name, tensor).contiguous() for name, tensor in with_zero_biases(run).items()}
-    save_file(tensors, out / WEIGHTS_NAME, metadata={"format": "pt"})
-    _write_json(out / CONFIG_NAME, _config_for_transformers(run))
-
-
-def with_zero_biases(run: TrainedRun) -> dict[str, Tensor]:
-    """A run's weights with the biases that others need, zero where the model has none."""
-    if run.shape.bias:
-        return dict(run.weights)
-    every = parameter_shapes(replace(run.shape, bias=True))
-    zeros = {name: torch.zeros(size) for name, size in every.items() if name.endswith(".bias")}
-    return dict(run.weights) | zeros
-
-
-def _config_for_transformers(run: TrainedRun) -> dict[str, Any]:
-    shape = run.shape
-    return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": shape.vocab_size,
-        "n_positions": shape.block_size,
-        "n_embd": shape.n_embd,
-        "n_layer": shape.n_layer,
-        "n_head": shape.n_head,
-        "n_inner": None,
-        "activation_function": "gelu",
-        "layer_norm_epsilon": 1e-5,
-        "resid_pdrop": shape.dropout,
-        "embd_pdrop": shape.dropout,
-        "attn_pdrop": shape.dropout,
-        "tie_word_embeddings": shape.tie_weights,
-        "bos_token_id": _separator(run),
-        "eos_token_id": _separator(run),
-        "dtype": "float32",
-        "gptwright_bias": shape.bias,
-    }

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.data.bpe import GPT2_VOCAB_SIZE, Gpt2Tokenizer
+from gptwright.config.pretrained import GPT2_VOCABULARY
+from gptwright.data.bpe import Gpt2Tokenizer
 from gptwright.errors import CheckpointError
 from gptwright.interop.foreign import ForeignModel, checked_shape, parameter_shapes
 
@@ -69,7 +70,7 @@ def read_llmc(path: Path) -> ForeignModel:
         origin=f"llm.c model {path}",
         shape=shape,
         weights=_weights(path, dtype, shape, sizes, padded),
-        tokenizer=Gpt2Tokenizer() if shape.vocab_size == GPT2_VOCAB_SIZE else None,
+        tokenizer=Gpt2Tokenizer() if shape.vocab_size == GPT2_VOCABULARY else None,
         notes=(
             "it was made with the tanh approximation of GELU; here it runs with the exact one, as in nanoGPT",
             "llm.c keeps AdamW's state in another file, which is not read: AdamW starts anew",

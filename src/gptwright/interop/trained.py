@@ -11,6 +11,7 @@ from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.errors import RunError
+from gptwright.files import unwritable_as_error
 from gptwright.interop.foreign import Moments
 from gptwright.record.metrics import Record
 
@@ -68,6 +69,7 @@ def claim_folder(out: Path) -> None:
 
     Raises:
         RunError: something is there.
+        OutputError: it cannot be made.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(
@@ -75,4 +77,5 @@ def claim_folder(out: Path) -> None:
             why="an export starts empty, so that nothing of yours is replaced or mixed with it",
             fix="choose another --out, or remove the folder",
         )
-    out.mkdir(parents=True, exist_ok=True)
+    with unwritable_as_error(out):
+        out.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from gptwright import units
 from gptwright.arithmetic.evaluation import text_kind
-from gptwright.arithmetic.scaling import BESIROGLU, effective_tokens, loss_terms
+from gptwright.arithmetic.scaling import BESIROGLU, MOST_PASSES, effective_tokens, loss_terms
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
@@ -29,8 +29,6 @@ RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
 # The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
 BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
-# The next pass after so many is worth 0.38 of a fresh one (arXiv 2305.16264).
-MOST_PASSES = 16
 # nanoGPT's recipe for a megabyte of characters, which overfits from the 29th pass on, has 10.6 parameters a
 # token; twice the layers are worse from the start (nanoGPT issue 211). For a BPE's tokens, parameters beyond
 # 22 times the best number for the text (0.051 a token) count for nothing: 1 + 4 half-lives of 2305.16264.
@@ -119,7 +117,7 @@ def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainCon
             and unique is not None
             and plan.shape.count_parameters().nanogpt > _most_parameters(plan.shape.vocab_size, unique)
         )
-        if plan.largest == 0 or too_large:
+        if plan.largest_micro_batch == 0 or too_large:
             break
         candidate = _with_batch(shape, plan, _allowed(plan, _tokens_in(plan, hours)))
         plan = planner(candidate)
@@ -144,11 +142,11 @@ def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
     per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
     sequences = max(plan.device.count, per_step // config.block_size)
     whole = replace(config, batch_size=1, gradient_accumulation_steps=sequences)
-    if plan.largest is None:
+    if plan.largest_micro_batch is None:
         return replace(
             whole, batch_size=min(8, sequences), gradient_accumulation_steps=max(1, sequences // 8)
         )
-    cut = min(plan.largest, sequences)
+    cut = min(plan.largest_micro_batch, sequences)
     while sequences % cut:
         cut -= 1
     return replace(whole, batch_size=cut, gradient_accumulation_steps=sequences // cut)

@@ -22,13 +22,13 @@ def same_step(plan: Plan) -> tuple[int, int] | None:
 
     None where the device's memory is not known, or not even one sequence fits.
     """
-    if plan.largest is None:
+    if plan.largest_micro_batch is None:
         return None
     sequences = plan.config.sequences_per_step
     count = plan.device.count
     # Each device takes whole micro-batches, so the cut is made in one device's share.
     share = sequences // count if sequences % count == 0 else sequences
-    fitting = [d for d in divisors(share) if d <= plan.largest]
+    fitting = [d for d in divisors(share) if d <= plan.largest_micro_batch]
     return (fitting[-1], sequences // fitting[-1]) if fitting else None
 
 
@@ -42,7 +42,7 @@ def fit(plan: Plan) -> TrainConfig:
     if cut is None:
         problem = (
             "not even a micro-batch of 1 fits this device"
-            if plan.largest == 0
+            if plan.largest_micro_batch == 0
             else "this device's memory is not known"
         )
         raise ConfigError(

@@ -8,11 +8,13 @@ and None where nothing is known, with what is missing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gptwright.arithmetic.cut import cut_step
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, assumed, configured, derived
 from gptwright.findings import Unknown
@@ -20,8 +22,6 @@ from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 from gptwright.plan.known_datasets import known_facts
-
-GPT2_PADDED_VOCABULARY = 50304
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Plan:
         device: what it is planned for.
         memory: bytes at the peak of a step.
         fits: whether that is within what may be counted on; None where the device's memory is not known.
-        largest: the largest micro-batch that fits; None where the device's memory is not known.
+        largest_micro_batch: the largest that fits; None where the device's memory is not known.
         speed: tokens per second over all devices; None where the device is unknown.
         tokens: of the whole run.
         train_tokens: in the training split, where it is known.
@@ -49,7 +49,7 @@ class Plan:
     device: PlanDevice
     memory: TrainingMemory
     fits: bool | None
-    largest: int | None
+    largest_micro_batch: int | None
     speed: Speed | None
     tokens: int
     train_tokens: Fact | None
@@ -122,8 +122,7 @@ def make_plan(
     count = int(facts["device_count"].number) if "device_count" in facts else 1
     name = str(facts["device"].value) if "device" in facts else None
     device = plan_device(config, name=name, count=count)
-    memory = _memory(config, shape, device)
-    fits, largest = _fitting(config, shape, device, memory)
+    memory, fits, largest = _memory(config, shape, device)
     tokens = config.sequences_per_step * config.block_size * config.max_iters
     train_tokens = facts.get("train_tokens")
     loss = expected_loss(
@@ -145,7 +144,7 @@ def make_plan(
         device=device,
         memory=memory,
         fits=fits,
-        largest=largest,
+        largest_micro_batch=largest,
         speed=speed,
         tokens=tokens,
         train_tokens=train_tokens,
@@ -179,38 +178,25 @@ def _is_divided(config: TrainConfig, device: PlanDevice) -> bool:
     return config.parallel == "fsdp" and device.count > 1
 
 
-def _memory(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> TrainingMemory:
-    return training_memory(
-        shape,
-        micro_batch=config.batch_size,
-        dtype=device.dtype,
-        compiled=device.compiled,
-        accumulation=_per_device(config, device),
-        device_kind=device.kind,
-        data_parallel=device.count > 1 and not _is_divided(config, device),
-        divided_over=device.count if _is_divided(config, device) else 1,
-        optimizer=config.optimizer,
-    )
-
-
-def _fitting(
-    config: TrainConfig, shape: ModelShape, device: PlanDevice, memory: TrainingMemory
-) -> tuple[bool | None, int | None]:
+def _memory(
+    config: TrainConfig, shape: ModelShape, device: PlanDevice
+) -> tuple[TrainingMemory, bool | None, int | None]:
+    """What a step needs, whether that fits, and the largest micro-batch that does."""
+    divided = _is_divided(config, device)
+    trained: dict[str, Any] = {
+        "dtype": device.dtype,
+        "compiled": device.compiled,
+        "accumulation": _per_device(config, device),
+        "device_kind": device.kind,
+        "data_parallel": device.count > 1 and not divided,
+        "divided_over": device.count if divided else 1,
+        "optimizer": config.optimizer,
+    }
+    memory = training_memory(shape, micro_batch=config.batch_size, **trained)
     if device.memory is None:
-        return None, None
+        return memory, None, None
     budget = usable_bytes(int(device.memory.number))
-    largest = largest_micro_batch(
-        shape,
-        budget_bytes=budget,
-        dtype=device.dtype,
-        compiled=device.compiled,
-        accumulation=_per_device(config, device),
-        device_kind=device.kind,
-        data_parallel=device.count > 1 and not _is_divided(config, device),
-        divided_over=device.count if _is_divided(config, device) else 1,
-        optimizer=config.optimizer,
-    )
-    return memory.total <= budget, largest
+    return memory, memory.total <= budget, largest_micro_batch(shape, budget_bytes=budget, **trained)
 
 
 def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed | None:

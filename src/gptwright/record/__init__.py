@@ -1,1 +1,1 @@
-"""A run's record: its folder, its metrics, and the log that people read."""
+"""A run's record, ours or another trainer's: folder, metrics, logs, and the evidence read from them."""

@@ -20,6 +20,8 @@ from pathlib import Path
 from gptwright.errors import RunError
 
 LOCK_NAME = "run.lock"
+# Bytes that are read of what the file says.
+LONGEST_LINE = 4096
 # Where a lock is waited for: short beside the start of a process that needs it.
 POLL_SECONDS = 0.1
 # Windows locks bytes for reading too, so the locked one lies behind whatever the file says.
@@ -72,6 +74,16 @@ class RunLock:
         self._let_go()
 
 
+def process_of(folder: Path) -> int | None:
+    """The process on this machine that took a run's lock last, as the file says; None where it does not."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        said = json.loads((folder / LOCK_NAME).read_bytes()[:LONGEST_LINE])
+        process = said.get("process")
+        if said.get("machine") == platform.node() and isinstance(process, int) and process > 0:
+            return process
+    return None
+
+
 def _lock_within(descriptor: int, patience: float) -> None:
     """Takes the lock as soon as its holder lets go, or raises OSError when the time is over."""
     deadline = time.monotonic() + patience
@@ -110,7 +122,7 @@ def _own_line() -> bytes:
 def _holder(descriptor: int) -> str:
     """Who holds the lock, as far as the file tells."""
     try:
-        fields = json.loads(os.read(descriptor, 4096))
+        fields = json.loads(os.read(descriptor, LONGEST_LINE))
         return f"process {fields['process']} on {fields['machine']}, since {fields['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -1,51 +1,28 @@
 """Opens what somebody hands over as a run: a folder of ours, a log of any trainer, a folder with one.
 
 The pieces are found by name and read by `readers` and `configs`; what is stated beside them (`facts.toml`,
-options) is checked against the few facts that there are, because a misspelt fact would silently be no fact.
+options) is checked by `stated`.
 """
 
-import difflib
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from gptwright import facts as fact_types
 from gptwright.errors import RunError
 from gptwright.facts import Fact, Value
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.evidence import ConfigEvidence, LogEvidence, RunEvidence
 from gptwright.record.readers import read_log
 from gptwright.record.run import RunFolder
+from gptwright.record.stated import facts_file, stated_facts
 
 LOG_NAMES = ("*.log", "*.txt", "*.jsonl")
 # Text files that lie beside logs and are none.
 NO_LOGS = frozenset({"requirements.txt", "README.txt", "input.txt", "vocab.txt", "merges.txt"})
 CONFIG_NAMES = ("config.py", "config.toml")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A fact that can be stated: its type, its unit, and an example."""
-
-    type: type
-    unit: str
-    example: str
-
-
-FACTS: Mapping[str, Known] = {
-    "device": Known(str, "", 'device = "RTX 4070"'),
-    "device_count": Known(int, "", "device_count = 1"),
-    "train_tokens": Known(int, "tokens", "train_tokens = 9035582198"),
-    "val_tokens": Known(int, "tokens", "val_tokens = 4434897"),
-    "vocab_size": Known(int, "", "vocab_size = 50304"),
-    "dataset": Known(str, "", 'dataset = "openwebtext"'),
-    "torch": Known(str, "", 'torch = "2.6.0"'),
-    "note": Known(str, "", 'note = "resumed twice"'),
-}
 
 
 def open_run(path: str, stated: Mapping[str, Value] | None = None) -> RunEvidence:
@@ -59,7 +36,8 @@ def open_run(path: str, stated: Mapping[str, Value] | None = None) -> RunEvidenc
         RunError: there is nothing to read, or a stated fact is unknown or of the wrong type.
         ConfigError: the config cannot be read.
     """
-    given = _facts({name: value for name, value in (stated or {}).items() if value is not None}, "option")
+    options = {name: value for name, value in (stated or {}).items() if value is not None}
+    given = stated_facts(options, "option")
     if path == "-":
         data = sys.stdin.buffer.read()
         return RunEvidence(path=path, log=read_log(None, data=data), config=None, stated=given)
@@ -90,7 +68,7 @@ def beside(folder: Path) -> tuple[ConfigEvidence | None, dict[str, Fact]]:
         RunError: there are two configs, or a stated fact is unknown or of the wrong type.
         ConfigError: the config cannot be read.
     """
-    return _config(folder), {**_recorded_facts(folder), **_facts_file(folder / "facts.toml")}
+    return _config(folder), {**_recorded_facts(folder), **facts_file(folder / "facts.toml")}
 
 
 def _config(folder: Path) -> ConfigEvidence | None:
@@ -154,49 +132,6 @@ def _only_readable(folder: Path, paths: list[Path]) -> LogEvidence:
     )
 
 
-def _facts_file(path: Path) -> dict[str, Fact]:
-    if not path.is_file():
-        return {}
-    try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RunError(f"{path} cannot be read: {error}", fix="it is TOML, one fact a line") from None
-    return _facts(document, str(path))
-
-
-def _facts(values: Mapping[str, object], place: str) -> dict[str, Fact]:
-    """Stated facts by name.
-
-    Raises:
-        RunError: a name is unknown or a value has the wrong type.
-    """
-    facts = {}
-    for name, value in values.items():
-        if name not in FACTS:
-            near = difflib.get_close_matches(name, FACTS, n=1, cutoff=0.5)
-            raise RunError(
-                f"{place} states {name!r}, which is no fact that is known here",
-                fix=f"did you mean {near[0]}?" if near else f"facts are {', '.join(FACTS)}",
-            )
-        facts[name] = fact_types.stated(name, _typed(name, value, place), unit=FACTS[name].unit)
-    return facts
-
-
-def _typed(name: str, value: object, place: str) -> Value:
-    known = FACTS[name]
-    if known.type is str and isinstance(value, str) and value.strip():
-        return value.strip()
-    if known.type is int and not isinstance(value, bool):
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.replace(",", "").replace("_", "")):
-            value = int(value.replace(",", "").replace("_", ""))
-        if isinstance(value, int) and value > 0:
-            return value
-    kind = "a whole number above 0" if known.type is int else "text"
-    raise RunError(f"{place} states {name} = {value!r}, which is not {kind}", fix=f"write {known.example}")
-
-
 def _recorded_facts(folder: Path) -> dict[str, Fact]:
     """What our own run.json says about machine and dataset."""
     if not (folder / "metrics.jsonl").is_file():
@@ -214,5 +149,5 @@ def _recorded_facts(folder: Path) -> dict[str, Fact]:
         "train_tokens": tokens.get("train"),
         "val_tokens": tokens.get("val"),
     }
-    facts = _facts({name: value for name, value in values.items() if value}, "run.json")
+    facts = stated_facts({name: value for name, value in values.items() if value}, "run.json")
     return {name: replace(fact, reason="run.json") for name, fact in facts.items()}

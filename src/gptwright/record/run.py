@@ -25,7 +25,7 @@ from gptwright.config.load import LoadedConfig, load_config
 from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import RunError
-from gptwright.files import disk_full_as_error, replace_text, sync_folder
+from gptwright.files import disk_full_as_error, replace_text, sync_folder, unwritable_as_error
 from gptwright.record.lock import LOCK_NAME, RunLock
 from gptwright.record.log_text import log_text
 from gptwright.record.metrics import read_metrics
@@ -105,9 +105,10 @@ class RunFolder:
 
         Raises:
             RunError: another process has just taken it.
+            OutputError: it cannot be made.
         """
         existed = self.path.exists()
-        with disk_full_as_error(self.path.parent):
+        with unwritable_as_error(self.path), disk_full_as_error(self.path.parent):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = RunLock(self.path)
         try:

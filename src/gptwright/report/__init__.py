@@ -1,1 +1,1 @@
-"""Facts and records as people see them."""
+"""Facts, plans, diagnoses and records as people see them: terminal, JSON, pages, pictures, loggers."""

@@ -4,10 +4,10 @@ import statistics
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from gptwright import units
 from gptwright.bench.results import Peaks, Row
+from gptwright.report.terminal import titled_table
 
 
 def show_peaks(console: Console, peaks: Peaks) -> None:
@@ -21,14 +21,7 @@ def show_peaks(console: Console, peaks: Peaks) -> None:
 
 def show_rows(console: Console, name: str, about: str, rows: Sequence[Row]) -> None:
     """Prints a workload's trainers as a table; ratios are theirs over ours."""
-    table = Table(
-        title=f"{name}: {about}",
-        title_justify="left",
-        title_style="bold",
-        header_style="dim",
-        box=None,
-        pad_edge=False,
-    )
+    table = titled_table(f"{name}: {about}")
     heads = ("trainer", "a step", "tokens/s", "of the peak", "wall time", "memory", "val loss")
     for head in (*heads, "× our step", "× our wall"):
         table.add_column(head, justify="left" if head == "trainer" else "right")

@@ -11,6 +11,7 @@ from gptwright.diagnose.compare import Comparison
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import val_loss
 from gptwright.report.findings import show_findings
+from gptwright.report.terminal import titled_table
 
 
 def show_comparison(console: Console, comparison: Comparison, names: tuple[str, str]) -> None:
@@ -45,7 +46,7 @@ def show_runs(console: Console, names: Sequence[str], readings: Sequence[Reading
     table = _table("Runs", "run", "parameters", "tokens", "best val loss", "at step", "tokens/s", "MFU")
     for name, reading in zip(names, readings, strict=True):
         val = val_loss(reading)
-        best = int(val.value.argmin()) if len(val) else None
+        best = val.best
         table.add_row(
             escape(name),
             reading.sizes.parameters.text if reading.sizes.parameters is not None else "–",
@@ -64,9 +65,7 @@ def show_runs(console: Console, names: Sequence[str], readings: Sequence[Reading
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(
-        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
-    )
+    table = titled_table(title)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table

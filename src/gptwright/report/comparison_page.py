@@ -69,7 +69,7 @@ def _runs(names: Sequence[str], materials: Sequence[Material]) -> Html:
     rows = []
     for name, material in zip(names, materials, strict=True):
         reading, val = material.reading, val_curve(material.reading)
-        best = int(val.value.argmin()) if len(val) else None
+        best = val.best
         facts = (
             reading.sizes.parameters,
             reading.progress.tokens_seen,
@@ -92,7 +92,7 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
             ("At equal FLOPs", comparison.at_equal_flops, _flops),
         ):
             if points:
-                rows = [(_beyond(p), [form(p.at), *_cells(p)]) for p in points]
+                rows = [(p.significant, [form(p.at), *_cells(p)]) for p in points]
                 columns = ["at", f"{names[0]} #", f"{name} #", "difference #", "± 1 s.e. #"]
                 parts.append(
                     table(f"{title}: {names[0]} and {name}", columns, rows, hint="Shaded: beyond the noise.")
@@ -102,11 +102,6 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
 
 def _cells(point: Point) -> list[str]:
     return [f"{point.a:.4f}", f"{point.b:.4f}", f"{point.delta:+.4f}", f"{point.standard_error:.4f}"]
-
-
-def _beyond(point: Point) -> bool:
-    """Whether the difference is more than noise leaves in 95 of 100 cases."""
-    return abs(point.delta) > 1.96 * point.standard_error > 0
 
 
 def _flops(value: float) -> str:
@@ -204,9 +199,8 @@ def _overlaid(name: str, title: str, unit: str, materials: Sequence[Material], f
 def _bests(names: Sequence[str], series: Sequence[Series]) -> str:
     parts = []
     for name, val in zip(names, series, strict=True):
-        if len(val):
-            best = int(val.value.argmin())
-            parts.append(f"{name} is best at step {val.step[best]:,} with {val.value[best]:.4f}")
+        if val.best is not None:
+            parts.append(f"{name} is best at step {val.step[val.best]:,} with {val.value[val.best]:.4f}")
         else:
             parts.append(f"{name} has no validation")
     return "; ".join(parts) + "."

@@ -215,11 +215,10 @@ def forecast_curves(reading: Reading, forecast: RunForecast | None) -> list[Curv
 
 def best_mark(val: Series) -> tuple[Mark, ...]:
     """The best evaluation."""
-    if not len(val):
+    if val.best is None:
         return ()
-    best = int(val.value.argmin())
-    value = float(val.value[best])
-    return (Mark(step=float(val.step[best]), value=value, text=f"best {value:.4f}"),)
+    value = float(val.value[val.best])
+    return (Mark(step=float(val.step[val.best]), value=value, text=f"best {value:.4f}"),)
 
 
 def event_marks(reading: Reading, run: int = 0) -> tuple[Mark, ...]:
@@ -252,11 +251,10 @@ def _train_summary(reading: Reading) -> list[str]:
 
 
 def _val_summary(val: Series) -> list[str]:
-    if not len(val):
+    if val.best is None:
         return []
-    best = int(val.value.argmin())
     return [
-        f"The best validation is {val.value[best]:.4f} at step {val.step[best]:,},"
+        f"The best validation is {val.value[val.best]:.4f} at step {val.step[val.best]:,},"
         f" the last {val.value[-1]:.4f} at step {val.step[-1]:,}."
     ]
 

@@ -53,7 +53,6 @@ def run_summary(reading: Reading) -> dict[str, Any]:
     val, trained = val_loss(reading), eval_train_loss(reading)
     if not len(trained):
         trained = train_loss(reading)
-    best = int(val.value.argmin()) if len(val) else None
     return {
         "format": log.format.name if log else None,
         "lines_read": log.lines_read if log else 0,
@@ -72,8 +71,10 @@ def run_summary(reading: Reading) -> dict[str, Any]:
         "mfu": _value(reading.mfu),
         "last_train_loss": float(trained.value[-1]) if len(trained) else None,
         "last_val_loss": float(val.value[-1]) if len(val) else None,
-        "best_val_loss": float(val.value[best]) if best is not None else None,
-        "best_val_step": int(val.step[best]) if best is not None and reading.steps_are_known else None,
+        "best_val_loss": float(val.value[val.best]) if val.best is not None else None,
+        "best_val_step": int(val.step[val.best])
+        if val.best is not None and reading.steps_are_known
+        else None,
     }
 
 

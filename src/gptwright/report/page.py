@@ -14,7 +14,7 @@ from typing import Any
 
 from gptwright import __version__
 from gptwright.diagnose.compare import compare
-from gptwright.files import replace_bytes
+from gptwright.files import replace_bytes, unwritable_as_error
 from gptwright.report.assets import STYLE, asset, chart_script
 from gptwright.report.comparison_page import (
     Section,
@@ -50,10 +50,16 @@ def page_figures(materials: Sequence[Material]) -> tuple[Figure, ...]:
 
 
 def write_report(path: Path, materials: Sequence[Material]) -> None:
-    """Writes the page of these runs in one step; its folder is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes the page of these runs in one step; its folder is made if need be.
+
+    Raises:
+        OutputError: it cannot be put there.
+    """
     # JSON can hold halves of characters, which no file can.
-    replace_bytes(path, report_page(materials).encode("utf-8", errors="replace"))
+    page = report_page(materials).encode("utf-8", errors="replace")
+    with unwritable_as_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, page)
 
 
 def report_page(materials: Sequence[Material]) -> str:
@@ -193,13 +199,37 @@ def _axis_origins(axes: Sequence[Axis]) -> Html:
 def _document(
     *, title: str, eyebrow: str, verdict: str, sections: Sequence[Section], data: dict[str, Any]
 ) -> str:
-    there = [(name, heading, body) for name, heading, body in sections if body is not None]
     style, script = asset(STYLE), chart_script() + asset("page.js")
+    there = [(name, heading, body) for name, heading, body in sections if body is not None]
+    body = tag(
+        "body",
+        tag("a", "To the content", href="#content", class_="skip"),
+        tag(
+            "header",
+            tag("p", eyebrow, class_="eyebrow"),
+            tag("h1", title),
+            tag("p", verdict, class_="verdict"),
+            _navigation(there),
+        ),
+        tag("main", [_section(*section) for section in there], id="content"),
+        tag(
+            "footer",
+            tag("p", f"Made by gptwright {__version__} from the run's own record. Nothing is loaded."),
+        ),
+        tag("script", _embedded(data), type="application/json", id="data"),
+        tag("script", Html(script)),
+    )
+    page = tag("html", joined([_head(title, style, script), body]), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _head(title: str, style: str, script: str) -> Html:
+    """The head, whose policy lets only this style and this script through."""
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    head = tag(
+    return tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
@@ -209,43 +239,16 @@ def _document(
         tag("title", f"{title} · gptwright"),
         tag("style", Html(style)),
     )
-    nav = tag(
-        "nav",
-        tag("ul", [tag("li", tag("a", heading, href=f"#{name}")) for name, heading, _ in there]),
-        aria_label="Parts of this report",
-    )
-    body = tag(
-        "body",
-        tag("a", "To the content", href="#content", class_="skip"),
-        tag(
-            "header",
-            tag("p", eyebrow, class_="eyebrow"),
-            tag("h1", title),
-            tag("p", verdict, class_="verdict"),
-            nav,
-        ),
-        tag(
-            "main",
-            [
-                tag(
-                    "section",
-                    tag("h2", heading, id=f"{name}-heading"),
-                    part,
-                    id=name,
-                    aria_labelledby=f"{name}-heading",
-                )
-                for name, heading, part in there
-            ],
-            id="content",
-        ),
-        tag(
-            "footer",
-            tag("p", f"Made by gptwright {__version__} from the run's own record. Nothing is loaded."),
-        ),
-        tag("script", _embedded(data), type="application/json", id="data"),
-        tag("script", Html(script)),
-    )
-    return f"<!doctype html>\n{tag('html', joined([head, body]), lang='en')}\n"
+
+
+def _navigation(sections: Sequence[tuple[str, str, Html]]) -> Html:
+    links = [tag("li", tag("a", heading, href=f"#{name}")) for name, heading, _ in sections]
+    return tag("nav", tag("ul", links), aria_label="Parts of this report")
+
+
+def _section(name: str, heading: str, body: Html) -> Html:
+    title = tag("h2", heading, id=f"{name}-heading")
+    return tag("section", title, body, id=name, aria_labelledby=f"{name}-heading")
 
 
 def _embedded(data: dict[str, Any]) -> Html:

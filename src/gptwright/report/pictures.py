@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gptwright.errors import ConfigError
+from gptwright.files import unwritable_as_error
 from gptwright.report.figures import Curve, Figure, Mark, Shape
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
     Raises:
         ConfigError: matplotlib is not installed.
+        OutputError: they cannot be put there.
     """
     try:
         import matplotlib as mpl
@@ -54,9 +56,9 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with mpl.rc_context(cast("Any", STYLE)):
+    with unwritable_as_error(folder), mpl.rc_context(cast("Any", STYLE)):
+        folder.mkdir(parents=True, exist_ok=True)
         for figure in figures:
             canvas = Canvas(figsize=(WIDTH, HEIGHT), dpi=DOTS_PER_INCH, layout="constrained")
             FigureCanvasAgg(canvas)

@@ -30,7 +30,7 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             "gradient_accumulation_steps": config.gradient_accumulation_steps,
             "world_size": plan.device.count,
             "tokens_per_step": plan.tokens_per_step,
-            "largest_micro_batch": plan.largest,
+            "largest_micro_batch": plan.largest_micro_batch,
         },
         "memory": {
             "device_bytes": plan.device.memory.value if plan.device.memory is not None else None,

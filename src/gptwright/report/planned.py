@@ -5,16 +5,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gptwright import units
 from gptwright.arithmetic.memory import PHASES
-from gptwright.facts import Fact, derived
+from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Finding, Unknown
 from gptwright.plan.batch import same_step
 from gptwright.plan.plan import Plan
 from gptwright.report.findings import show_findings
-from gptwright.report.terminal import facts_table
+from gptwright.report.terminal import facts_table, titled_table
 
 
 def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> None:
@@ -29,7 +28,7 @@ def show_trials(console: Console, trials: Sequence[Mapping[str, Any]]) -> None:
     """The cuts of the step that were run, if any."""
     if not trials:
         return
-    table = Table(title="Measured", title_justify="left", title_style="bold", header_style="dim", box=None)
+    table = titled_table("Measured")
     for column in ("micro-batch", "accumulation", "compiled", "a step", "memory"):
         table.add_column(column)
     for trial in trials:
@@ -92,18 +91,18 @@ def _batch(plan: Plan) -> list[Fact]:
         name="tokens per step",
         value=plan.tokens_per_step,
         text=f"{plan.tokens_per_step:,}",
-        origin=derived("", 0, "").origin,
+        origin=Origin.DERIVED,
         reason=formula,
     )
     facts = [per_step]
-    if plan.largest is not None:
+    if plan.largest_micro_batch is not None:
         cut = same_step(plan)
         same = (
             f"{cut[0]} × {cut[1]} keeps {plan.tokens_per_step:,} tokens per step"
             if cut is not None
             else "none fits"
         )
-        facts.append(derived("largest micro-batch", plan.largest, f"that fits; {same}"))
+        facts.append(derived("largest micro-batch", plan.largest_micro_batch, f"that fits; {same}"))
     return facts
 
 

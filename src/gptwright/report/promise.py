@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from gptwright import units
 from gptwright.plan.plan import Plan
 from gptwright.plan.promise import promise_document
 from gptwright.record.metrics import Record
 from gptwright.report.outcome import outcomes
+from gptwright.report.terminal import titled_table
 
 
 def show_promise(console: Console, plan: Plan) -> None:
@@ -37,9 +37,7 @@ def show_outcome(console: Console, plan: Plan, records: Sequence[Record]) -> Non
         peak_memory_bytes=ends[-1].get("peak_memory_bytes") if ends else None,
         best_val_loss=min(float(loss) for loss in losses) if losses else None,
     )
-    table = Table(
-        title="Promise and outcome", title_justify="left", title_style="bold", header_style="dim", box=None
-    )
+    table = titled_table("Promise and outcome")
     for column in ("", "likely", "low to high", "outcome"):
         table.add_column(column)
     for row in rows:

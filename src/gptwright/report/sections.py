@@ -35,13 +35,11 @@ def numbers_section(reading: Reading) -> Html:
     """The run in numbers, each with where it comes from."""
     peak = reading.log.header.get("peak_memory_bytes") if reading.log is not None else None
     val = val_curve(reading)
-    best = [val.fact(int(val.value.argmin()))] if len(val) else []
+    best = [val.fact(val.best)] if val.best is not None else []
     facts = [*run_facts(reading), *best, *([peak] if peak is not None else [])]
     last = len(facts) - len(best) - (peak is not None)
     tiles = [
-        _tile(
-            fact, f"best validation, step {val.step[val.value.argmin()]:,}" if best and at == last else None
-        )
+        _tile(fact, f"best validation, step {val.step[val.best]:,}" if best and at == last else None)
         for at, fact in enumerate(facts)
     ]
     return tag("dl", tiles, class_="numbers")

@@ -39,11 +39,16 @@ def show_error(error: GptwrightError) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
 
 
-def facts_table(facts: Iterable[Fact], *, title: str) -> Table:
-    """Facts as a table: name, value, origin, reason."""
-    table = Table(
+def titled_table(title: str) -> Table:
+    """An empty table as all of ours look: its title at the left, no lines."""
+    return Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
+
+
+def facts_table(facts: Iterable[Fact], *, title: str) -> Table:
+    """Facts as a table: name, value, origin, reason."""
+    table = titled_table(title)
     table.add_column("name", no_wrap=True)
     table.add_column("value", style="bold", overflow="fold")
     table.add_column("origin", style="dim", no_wrap=True)

@@ -13,11 +13,11 @@ import torch
 
 import gptwright
 from gptwright.config.load import LoadedConfig, Setting, check_settings
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import TokenDataset, open_dataset
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import Gpt2Tokenizer
-from gptwright.data.vocabulary import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.errors import CheckpointError, DataError
 from gptwright.files import replace_bytes, replace_text
 from gptwright.interop.foreign import ForeignModel, Moments, put_weights, shape_settings

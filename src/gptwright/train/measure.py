@@ -109,7 +109,7 @@ def measure(plan: Plan) -> Measured:
 def _cuts(plan: Plan) -> list[tuple[int, int]]:
     """The plan's own cut of the step, and up to three others that keep its tokens, the largest first."""
     own = (plan.config.batch_size, plan.config.gradient_accumulation_steps)
-    sequences, most = plan.config.sequences_per_step, plan.largest or plan.config.batch_size
+    sequences, most = plan.config.sequences_per_step, plan.largest_micro_batch or plan.config.batch_size
     fitting = [d for d in divisors(sequences) if d <= most]
     others = [(d, sequences // d) for d in reversed(fitting) if d != own[0]]
     return [own, *others[: MOST_CUTS - 1]]

@@ -81,7 +81,7 @@ def choose_parallel(config: TrainConfig, world: World, promise: Plan) -> tuple[s
         return config.parallel, "asked for"
     if config.optimizer == "muon":
         return "ddp", "Muon needs whole matrices"
-    if promise.largest == 0:
+    if promise.largest_micro_batch == 0:
         return "fsdp", "a whole copy does not fit one device, by the plan"
     return "ddp", "a whole copy fits one device, and gradients alone travel"
 

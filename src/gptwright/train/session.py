@@ -16,16 +16,12 @@ from gptwright.arithmetic.cut import Cut, cut_step
 from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import LoadedConfig
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.config.schema import TrainConfig, warnings_of
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
-from gptwright.data.vocabulary import (
-    GPT2_PADDED_VOCABULARY,
-    GPT2_VOCABULARY,
-    choose_vocab_size,
-    largest_vocabulary,
-)
+from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak

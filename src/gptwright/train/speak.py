@@ -8,7 +8,7 @@ document with the separator. Several are decoded as one batch; when one ends, th
 import codecs
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,37 +113,17 @@ class Speaker:
             if value < 1:
                 raise ConfigError(f"{name} = {value} is not a number from 1 up")
         prompts = [self._prompt(sample.start) for sample in samples]
-        waiting = deque(
-            _Speech(
-                sample,
-                Stream(
-                    prompt,
-                    SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, seed=sample.seed),
-                ),
-                _Text(self.tokenizer, stop),
-            )
-            for sample, prompt in zip(samples, prompts, strict=True)
-        )
-        if not prompts:
+        speeches = []
+        for sample, prompt in zip(samples, prompts, strict=True):
+            drawn = SamplingOptions(temperature=temperature, top_k=top_k, top_p=top_p, seed=sample.seed)
+            speeches.append(_Speech(sample, Stream(prompt, drawn), _Text(self.tokenizer, stop)))
+        if not speeches:
             return
-        capacity = min(self.model.shape.block_size, max(map(len, prompts)) + max_new_tokens)
-        rows = min(batch_size, len(samples))
+        longest = max(map(len, prompts)) + max_new_tokens
+        capacity = min(self.model.shape.block_size, longest)
+        rows = min(batch_size, len(speeches))
         batch = Batch(self.model, rows, capacity=capacity, cached=cache)
-        speaking: dict[Stream, _Speech] = {}
-        while waiting or speaking:
-            while waiting and len(speaking) < rows:
-                speech = waiting.popleft()
-                speech.begun = time.perf_counter()
-                speaking[speech.stream] = speech
-                batch.join(speech.stream)
-            for stream, token in batch.step():
-                speech = speaking[stream]
-                piece = speech.take(token, max_new_tokens)
-                if speech.sample.ended:
-                    batch.leave(stream)
-                    del speaking[stream]
-                if piece or speech.sample.ended:
-                    yield speech.sample, piece
+        yield from _spoken(speeches, batch, rows=rows, max_new_tokens=max_new_tokens)
 
     def _prompt(self, start: str | None) -> list[int]:
         if start:
@@ -151,6 +131,28 @@ class Speaker:
         if self.tokenizer.separator_id is not None:
             return [self.tokenizer.separator_id]
         return [int(token) for token in self.tokenizer.encode("\n")]
+
+
+def _spoken(
+    speeches: "Iterable[_Speech]", batch: Batch, *, rows: int, max_new_tokens: int
+) -> Iterator[tuple[Sample, str]]:
+    """Pieces of text as they come; when a sample ends, the next one takes its row of the batch."""
+    waiting = deque(speeches)
+    speaking: dict[Stream, _Speech] = {}
+    while waiting or speaking:
+        while waiting and len(speaking) < rows:
+            speech = waiting.popleft()
+            speech.begun = time.perf_counter()
+            speaking[speech.stream] = speech
+            batch.join(speech.stream)
+        for stream, token in batch.step():
+            speech = speaking[stream]
+            piece = speech.take(token, max_new_tokens)
+            if speech.sample.ended:
+                batch.leave(stream)
+                del speaking[stream]
+            if piece or speech.sample.ended:
+                yield speech.sample, piece
 
 
 @dataclass(slots=True)

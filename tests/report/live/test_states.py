@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.record.lock import process_of
 from gptwright.record.progress import RunProgress
 from gptwright.report.live.states import (
     FIRST_PATIENCE,
@@ -17,7 +18,6 @@ from gptwright.report.live.states import (
     foreign_state,
     is_alive,
     patience_of,
-    process_of,
     state_of,
 )
 
@@ -81,14 +81,6 @@ def test_a_run_whose_process_is_gone_is_stalled_at_once(tmp_path: Path) -> None:
     gone = state_of(progress, changed=99.0, now=99.5, process=process_of(tmp_path))
     assert gone.name == "stalled"
     assert f"its process {process.pid} is gone" in gone.reason
-
-
-@pytest.mark.parametrize(
-    "said", ["", "[]", '{"process": "1"}', '{"process": -1}', '{"process": 1, "machine": "another"}', "\0"]
-)
-def test_a_lock_that_says_nothing_leaves_it_to_the_time(said: str, tmp_path: Path) -> None:
-    (tmp_path / "run.lock").write_text(said)
-    assert process_of(tmp_path) is None
 
 
 def test_a_foreign_log_is_running_while_it_grows() -> None:

@@ -39,8 +39,8 @@ ASYMPTOTE, ASYMPTOTE_SPREAD = 0.8, 0.2
 BIN_MISFIT, END_MISFIT, MISFIT_AHEAD = 0.004, 0.008, 0.03
 # Before this share of a run a forecast of its end is worth nothing: 0.07 nats off and more.
 LEAST_SHARE = 0.3
-# The forecast's interval: 90 %.
-LEVEL, QUANTILE = 0.9, 1.6449
+# So many standard deviations on either side are the forecast's interval of 90 %.
+QUANTILE = 1.6449
 # What an unknown schedule may still take off; and how far a curve at the end of its decay, which falls faster
 # than a power law and then stops, stays above it.
 MOST_ANNEAL, STOPS_SHORT = 0.15, 0.02

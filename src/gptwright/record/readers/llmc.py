@@ -13,7 +13,7 @@ from gptwright.facts import Value, derived
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import real_number, whole_number
-from gptwright.record.readers.headers import Header
+from gptwright.record.readers.headers import Header, Said
 from gptwright.record.readers.nanogpt import OPTIMIZER
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import WHOLE, Shape
@@ -79,10 +79,7 @@ def _keep(build: Builder, name: str, read: Callable[[str], Value], text: str, li
     # -1 stands for "not set" and for "peak not known".
     if not isinstance(value, int | float) or value > 0:
         build.header.pop(name, None)
-        if name.startswith("settings."):
-            build.setting(name.removeprefix("settings."), value, line)
-        else:
-            build.fact(name, value, line)
+        build.said(Said(name, value), line)
 
 
 def _floor(build: Builder, text: str) -> None:

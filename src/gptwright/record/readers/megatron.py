@@ -12,7 +12,7 @@ from gptwright.facts import derived
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import real_number, whole_number
-from gptwright.record.readers.headers import Header
+from gptwright.record.readers.headers import Header, Said
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Shape
 from gptwright.record.readers.tables import Rows
@@ -45,10 +45,7 @@ def _arguments(build: Builder) -> Callable[[str, int], bool]:
                 value = read(argument[2])
             except ValueError:
                 return True
-            if name.startswith("settings."):
-                build.setting(name.removeprefix("settings."), value, line)
-            else:
-                build.fact(name, value, line)
+            build.said(Said(name, value), line)
         return True
 
     return take

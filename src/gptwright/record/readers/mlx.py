@@ -10,18 +10,16 @@ import numpy as np
 
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header, Said, fact
+from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Shape
-from gptwright.record.readers.tables import Rows, highest
+from gptwright.record.readers.tables import Rows, note_peak_memory
 
 
 def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
     rate = train["steps_per_second"]
     train["seconds"] = np.where(rate > 0, 1 / np.where(rate > 0, rate, 1.0), np.nan)
-    peak = highest(train, "memory_bytes")
-    if peak is not None:
-        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", round(peak[0])), peak[1])
+    note_peak_memory(build, train)
 
 
 MLX = Reader(

@@ -10,6 +10,7 @@ import numpy as np
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import EvalLines, Event, EventKind, TrainLines
 from gptwright.record.readers.build import Builder
+from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.shapes import Columns
 
 TRAIN_COLUMNS = ("loss", "seconds", "tokens_per_second", "mfu", "learning_rate", "grad_norm")
@@ -179,13 +180,13 @@ def unannounced_resumes(segments: Segments) -> list[Event]:
     ]
 
 
-def highest(rows: Rows, column: str) -> tuple[float, int] | None:
-    """The largest value of a column and its line; None where no row has one."""
-    values = rows[column]
-    if not np.isfinite(values).any():
-        return None
-    at = int(np.nanargmax(values))
-    return float(values[at]), int(rows.line[at])
+def note_peak_memory(build: Builder, train: Rows) -> None:
+    """Takes the most memory that a training line prints, with its line, as a fact of the header."""
+    used = train["memory_bytes"]
+    if np.isfinite(used).any():
+        at = int(np.nanargmax(used))
+        said = Said("peak_memory_bytes", round(float(used[at])))
+        build.header["peak_memory_bytes"] = fact(said, int(train.line[at]))
 
 
 def note_unknown_mfu(build: Builder, train: Rows) -> None:
@@ -194,7 +195,7 @@ def note_unknown_mfu(build: Builder, train: Rows) -> None:
         build.hazards["MFU unknown to the trainer"] += train.unknown_mfu
 
 
-def _piece(columns: Columns, rows: "Sequence[float]") -> tuple[dict[str, Floats], Booleans, int]:
+def _piece(columns: Columns, rows: Sequence[float]) -> tuple[dict[str, Floats], Booleans, int]:
     """The columns of one layout, its rows with a bad loss, and how many MFUs the trainer did not know."""
     table = np.frombuffer(rows, np.float64).reshape(-1, 1 + len(columns.fields))  # type: ignore[call-overload]
     named = {"line": table[:, 0].copy()}

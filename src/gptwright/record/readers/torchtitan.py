@@ -12,18 +12,16 @@ import re
 from gptwright.facts import Fact, derived
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header, Said, fact
+from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Shape
-from gptwright.record.readers.tables import Rows, highest
+from gptwright.record.readers.tables import Rows, note_peak_memory
 
 ONE_DEVICE = "tokens per second of one device"
 
 
 def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
-    peak = highest(train, "memory_bytes")
-    if peak is not None:
-        build.header["peak_memory_bytes"] = fact(Said("peak_memory_bytes", round(peak[0])), peak[1])
+    note_peak_memory(build, train)
     devices = _devices(build.header)
     if devices is not None:
         build.header["world_size"] = devices

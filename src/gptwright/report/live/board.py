@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from gptwright.errors import RunError
 from gptwright.report.live.curves import LiveCurves
 from gptwright.report.live.diagnoser import Diagnoser
 from gptwright.report.live.finding import find_runs, stays_inside
@@ -152,7 +153,7 @@ class Board:
                 answer = await self.diagnoser.ask(run.found.path, charts=charts)
             else:
                 problem = f"{run.name} has a link that leads out of the watched folder"
-                answer = {"error": {"problem": problem, "why": None, "fix": "watch the folder it leads to"}}
+                answer = {"error": RunError(problem, fix="watch the folder it leads to").document()}
             run.diagnosed(answer, began=began, with_charts=charts)
 
     def _next_to_diagnose(self) -> FollowedRun | None:

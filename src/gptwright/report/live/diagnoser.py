@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gptwright.errors import RunError
 from gptwright.facts import Value
 
 # A million lines take some ten seconds on a slow core.
@@ -46,12 +47,10 @@ class Diagnoser:
                 return await asyncio.wait_for(self._ask(path, facts or {}, charts), LONGEST)
             except TimeoutError:
                 await self.close()
-                return _failed(
-                    f"the diagnosis took longer than {LONGEST:.0f} s", "give the log to `gptwright diagnose`"
-                )
+                return _failed(f"the diagnosis took longer than {LONGEST:.0f} s")
             except (OSError, ValueError, EOFError) as error:
                 await self.close()
-                return _failed(f"the diagnosis broke off: {error}", "give the log to `gptwright diagnose`")
+                return _failed(f"the diagnosis broke off: {error}")
             finally:
                 loop = asyncio.get_running_loop()
                 self._farewell = loop.call_later(IDLE, self._end)
@@ -94,5 +93,5 @@ class Diagnoser:
         return answer
 
 
-def _failed(problem: str, fix: str) -> Answer:
-    return {"error": {"problem": problem, "why": None, "fix": fix}}
+def _failed(problem: str) -> Answer:
+    return {"error": RunError(problem, fix="give the log to `gptwright diagnose`").document()}

@@ -9,10 +9,11 @@ from typing import Any
 
 from gptwright.hardware.table import find_spec
 from gptwright.record.follow import Follower
+from gptwright.record.lock import process_of
 from gptwright.record.progress import RunProgress, whole
 from gptwright.report.live.diagnoser import Answer
 from gptwright.report.live.finding import Found
-from gptwright.report.live.states import State, foreign_state, process_of, state_of
+from gptwright.report.live.states import State, foreign_state, state_of
 
 # A change must show within a second while a run goes on; ended ones only change when somebody resumes them.
 LIVE_LOOK = 0.3

@@ -12,7 +12,7 @@ from typing import Any
 
 from gptwright.errors import RunError
 from gptwright.facts import Value
-from gptwright.record.open_run import FACTS
+from gptwright.record.stated import FACTS
 from gptwright.report.live.diagnoser import Answer, Diagnoser
 
 
@@ -21,7 +21,7 @@ async def diagnose_pasted(diagnoser: Diagnoser, document: Any) -> Answer:
     try:
         log, config, facts = _parts(document)
     except RunError as error:
-        return {"error": {"problem": error.problem, "why": error.why, "fix": error.fix}}
+        return {"error": error.document()}
     with tempfile.TemporaryDirectory(prefix="gptwright-pasted-") as name:
         folder = Path(name)
         if log.strip():

@@ -9,10 +9,7 @@ The log of another trainer does not say that it ended: it is running while it gr
 steps, and otherwise just quiet.
 """
 
-import contextlib
-import json
 import os
-import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +23,6 @@ LONGEST_GAPS = 3.0
 FIRST_PATIENCE = 300.0
 # Other trainers print at least once a minute, or nobody would watch them.
 FOREIGN_PATIENCE = 60.0
-LOCK = "run.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +71,6 @@ def foreign_state(
     if now - changed <= FOREIGN_PATIENCE:
         return State("running", "its log grows")
     return State("quiet", f"its log last grew at {_clock(changed)}, and does not say whether the run ended")
-
-
-def process_of(folder: Path) -> int | None:
-    """The process that holds a run's lock on this machine, as the lock's file names it."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        said = json.loads((folder / LOCK).read_bytes()[:4096])
-        process = said.get("process")
-        if said.get("machine") == platform.node() and isinstance(process, int) and process > 0:
-            return process
-    return None
 
 
 def is_alive(process: int) -> bool:

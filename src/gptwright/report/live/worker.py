@@ -34,7 +34,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         reading = read_run(open_run(job["path"], job["facts"]))
         diagnosis = diagnose(reading)
     except GptwrightError as error:
-        return {"error": {"problem": error.problem, "why": error.why, "fix": error.fix}}
+        return {"error": error.document()}
     planned = reading.progress.planned_steps
     losses = train_loss(reading) if reading.train is not None else val_loss(reading)
     return {

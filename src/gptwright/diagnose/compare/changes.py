@@ -1,0 +1,115 @@
+"""The settings in which two runs differ, and how many changes that makes.
+
+Settings that can only sensibly be changed together count as one change, and settings that leave the loss at
+equal tokens as it is count as none.
+"""
+
+import math
+
+from gptwright.diagnose.compare.outcome import Difference
+from gptwright.diagnose.reading import Reading
+from gptwright.facts import Value
+
+# Sizes of one corpus as different people round them.
+SAME_TEXT = 0.05
+
+# Settings that change together count as one thing; another cut of the same step changes nothing.
+THINGS: dict[str, tuple[str, ...]] = {
+    "depth": ("n_layer",),
+    "width": ("n_embd",),
+    "heads": ("n_head",),
+    "context": ("block_size",),
+    "tokens per step": ("tokens_per_step",),
+    "dropout": ("dropout",),
+    "learning rate": ("learning_rate", "min_lr"),
+    "decay": ("decay_lr", "lr_schedule", "cooldown_fraction"),
+    "schedule": ("warmup_iters", "lr_decay_iters", "max_iters"),
+    "optimizer": (
+        "optimizer",
+        *("weight_decay", "beta1", "beta2", "grad_clip"),
+        *("muon_learning_rate", "muon_momentum", "muon_steps", "muon_warmup_iters"),
+    ),
+    "architecture": (
+        *("arch", "bias", "tie_weights", "rope", "rope_base", "rms_norm", "qk_norm", "relu2"),
+        *("zero_init", "smear"),
+    ),
+    "sampling": ("sampling",),
+    "start": ("init_from",),
+    "training text": ("train_tokens",),
+}
+# The first field of these brings the others with it; without it each of them is a thing of its own.
+LED = ("optimizer", "architecture")
+# Listed as differences, but they do not move the loss at equal tokens beyond floating-point noise.
+HARMLESS = (
+    "batch_size",
+    "gradient_accumulation_steps",
+    "device",
+    "device_count",
+    "dtype",
+    "compile",
+    "eval_iters",
+    "seed",
+    "torch",
+)
+IDENTITY = ("dataset", "vocab_size", "train_tokens", "val_tokens")
+
+
+def setting(reading: Reading, field: str) -> Value:
+    """A setting of a run, or what its records say of it; None where nothing does."""
+    if field == "tokens_per_step":
+        return reading.speed.tokens_per_step.value if reading.speed.tokens_per_step is not None else None
+    if field == "device":
+        named = reading.machine.name
+        return named.value if named is not None else reading.settings.word("device")
+    fact = reading.settings.get(field)
+    if fact is not None:
+        return fact.value
+    # A trainer that has one model and one optimizer does not say which.
+    alone = reading.log is not None and reading.log.format.gpt2_shaped
+    return {"arch": "gpt2", "optimizer": "adamw"}.get(field) if alone else None
+
+
+def differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
+    """Settings that both runs know and that differ."""
+    fields = dict.fromkeys([*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS])
+    return tuple(Difference(f, setting(a, f), setting(b, f)) for f in fields if _differs(a, b, f))
+
+
+def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
+    """What was changed that can move the loss, things that belong together counted once."""
+    things = []
+    for thing, fields in THINGS.items():
+        differing = [f for f in fields if _differs(a, b, f)]
+        if thing == "training text" and _as_much_text(a, b):
+            differing = []
+        if thing in LED and fields[0] not in differing:
+            things += differing
+        elif differing:
+            things.append(thing)
+    # Heads follow width at a fixed head size.
+    if {"width", "heads"} <= set(things):
+        sizes = [_head_size(r) for r in (a, b)]
+        if None not in sizes and sizes[0] == sizes[1]:
+            things.remove("heads")
+    return tuple(things)
+
+
+def _differs(a: Reading, b: Reading, field: str) -> bool:
+    """Whether both runs know the setting and it is not the same."""
+    ours, theirs = setting(a, field), setting(b, field)
+    if ours is None or theirs is None:
+        return False
+    if isinstance(ours, int | float) and isinstance(theirs, int | float):
+        return not math.isclose(float(ours), float(theirs), rel_tol=1e-9)
+    return ours != theirs
+
+
+def _as_much_text(a: Reading, b: Reading) -> bool:
+    """Whether two sizes of the training split are one size, counted or rounded differently."""
+    ours, theirs = a.settings.number("train_tokens"), b.settings.number("train_tokens")
+    return ours is None or theirs is None or math.isclose(ours, theirs, rel_tol=SAME_TEXT)
+
+
+def _head_size(reading: Reading) -> float | None:
+    width, heads = reading.settings.number("n_embd"), reading.settings.number("n_head")
+    return width / heads if width and heads else None

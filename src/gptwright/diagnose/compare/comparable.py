@@ -1,0 +1,66 @@
+"""Whether the losses of two runs are the same quantity, and what to keep in mind if they are."""
+
+from gptwright.arithmetic.reference import dataset_family
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
+from gptwright.diagnose.compare.changes import setting
+from gptwright.diagnose.compare.points import loss_curves
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.series import val_loss
+
+
+def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
+    """Why the two losses are not the same quantity; empty where they are."""
+    reasons = []
+    vocabularies = a.vocab_size, b.vocab_size
+    sizes = {fact.value for fact in vocabularies if fact is not None}
+    # GPT-2's 50,257 tokens are often padded to 50,304: the same tokenizer.
+    if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
+        reasons.append("different vocabulary: a token is another amount of text")
+    datasets = setting(a, "dataset"), setting(b, "dataset")
+    if None not in datasets and not _same_corpus(str(datasets[0]), str(datasets[1])):
+        reasons.append(f"different data: {datasets[0]} and {datasets[1]}")
+    splits = setting(a, "val_tokens"), setting(b, "val_tokens")
+    if not reasons and None not in splits and splits[0] != splits[1]:
+        reasons.append(f"different validation sets: {splits[0]:,} and {splits[1]:,} tokens")
+    if not _both_validate(a, b):
+        if loss_scale(a) != loss_scale(b):
+            reasons.append("one logs a sum over micro-batches")
+        if setting(a, "dropout") != setting(b, "dropout"):
+            reasons.append("only training losses are there, and dropout lifts one of them more")
+    if not reasons and not all(len(curve) for curve in loss_curves(a, b)):
+        reasons.append("they have no loss of the same kind in their logs")
+    return tuple(reasons)
+
+
+def why_apart(a: Reading, b: Reading) -> str:
+    """Why no two values of the curves can be held side by side."""
+    unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
+    if len(unknown) == 1:
+        return f"how many tokens a step of {unknown[0]} holds is not known"
+    return "their evaluations have no stretch in common"
+
+
+def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
+    """What to keep in mind about two runs that can be compared."""
+    found = []
+    contexts = setting(a, "block_size"), setting(b, "block_size")
+    if None not in contexts and contexts[0] != contexts[1]:
+        found.append("different context: a longer one alone lowers the loss")
+    if not _both_validate(a, b):
+        found.append("training losses are compared, validation is missing")
+    for name, reading in (("a", a), ("b", b)):
+        if setting(reading, "dataset") is None and setting(reading, "vocab_size") is None:
+            found.append(f"the data of {name} is not named: comparable only if it is the other's")
+        if reading.speed.tokens_per_step is None:
+            found.append(f"tokens per step of {name} are not known: compared by steps")
+    return tuple(found)
+
+
+def _both_validate(a: Reading, b: Reading) -> bool:
+    return len(val_loss(a)) > 0 and len(val_loss(b)) > 0
+
+
+def _same_corpus(a: str, b: str) -> bool:
+    families = dataset_family(a), dataset_family(b)
+    return a == b or (families[0] is not None and families[0] == families[1])

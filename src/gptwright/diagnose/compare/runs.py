@@ -1,0 +1,55 @@
+"""Compares two runs: what differs, whether they can be compared, the points, the verdict."""
+
+from gptwright.diagnose.compare.changes import changed_things, differences
+from gptwright.diagnose.compare.comparable import remarks, why_apart, why_not
+from gptwright.diagnose.compare.outcome import Comparison, Verdict
+from gptwright.diagnose.compare.points import points_by_flops, points_by_seconds, points_by_tokens
+from gptwright.diagnose.compare.verdict import (
+    SideBySide,
+    failure_of,
+    refusal,
+    verdict_of,
+    who_is_ahead,
+)
+from gptwright.diagnose.reading import Reading
+
+
+def compare(a: Reading, b: Reading) -> Comparison:
+    """Compares two runs."""
+    reasons = why_not(a, b)
+    if reasons:
+        return _not_comparable(a, b, reasons)
+    by_tokens = points_by_tokens(a, b)
+    if not by_tokens:
+        return _not_comparable(a, b, (why_apart(a, b),))
+    both = SideBySide(
+        runs=(a, b),
+        by_tokens=by_tokens,
+        by_seconds=points_by_seconds(a, b),
+        changed=changed_things(a, b),
+        failed=(failure_of("a", a), failure_of("b", b)),
+    )
+    verdict = verdict_of(both)
+    return Comparison(
+        differences=differences(a, b),
+        comparable=True,
+        reasons=remarks(a, b),
+        at_equal_tokens=by_tokens,
+        at_equal_seconds=tuple(both.by_seconds),
+        at_equal_flops=points_by_flops(a, b),
+        verdict=verdict,
+        findings=(*(found for found in both.failed if found is not None), who_is_ahead(both, verdict)),
+    )
+
+
+def _not_comparable(a: Reading, b: Reading, reasons: tuple[str, ...]) -> Comparison:
+    return Comparison(
+        differences=differences(a, b),
+        comparable=False,
+        reasons=reasons,
+        at_equal_tokens=(),
+        at_equal_seconds=(),
+        at_equal_flops=(),
+        verdict=Verdict.NOT_COMPARABLE,
+        findings=(refusal(a, b, reasons),),
+    )

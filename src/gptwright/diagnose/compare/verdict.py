@@ -1,0 +1,153 @@
+"""Who is ahead, and the findings that say so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gptwright import units
+from gptwright.diagnose.compare.outcome import Point, Verdict
+from gptwright.diagnose.compare.points import loss_curves
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rules.failures import non_finite_loss
+from gptwright.diagnose.rules.learning import divergence
+from gptwright.facts import derived
+from gptwright.findings import Action, Confidence, Finding, Severity
+
+# Runs of one length end within a log interval of each other.
+SAME_AMOUNT = 0.02
+# So many standard errors leave no doubt which loss is lower.
+CERTAIN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """Two runs that can be compared, and what a verdict on them rests on.
+
+    Attributes:
+        runs: a and b.
+        by_tokens: both losses at equal tokens, at least one point.
+        by_seconds: both at equal training time.
+        changed: the things that were changed and can move the loss.
+        failed: how each of the runs failed; None where it did not.
+    """
+
+    runs: tuple[Reading, Reading]
+    by_tokens: Sequence[Point]
+    by_seconds: Sequence[Point]
+    changed: Sequence[str]
+    failed: tuple[Finding | None, Finding | None]
+
+    @property
+    def last(self) -> Point:
+        """Where they are compared."""
+        return self.by_tokens[-1]
+
+    @property
+    def ahead(self) -> str:
+        """Which loss is lower there."""
+        return "b" if self.last.delta < 0 else "a"
+
+    @property
+    def only_failure(self) -> str | None:
+        """The one run that failed; None where none did, or both."""
+        names = [name for name, how in zip("ab", self.failed, strict=True) if how is not None]
+        return names[0] if len(names) == 1 else None
+
+
+def failure_of(name: str, reading: Reading) -> Finding | None:
+    """That a run ended in losses that are no numbers, or diverged, with its name before it; None if not."""
+    for rule in (non_finite_loss, divergence):
+        for found in rule(reading):
+            if isinstance(found, Finding):
+                return replace(found, message=f"Run {name}: {found.message}")
+    return None
+
+
+def verdict_of(both: SideBySide) -> Verdict:
+    """Who is ahead; a run that failed is behind one that did not."""
+    if both.only_failure is None and not both.last.significant:
+        return Verdict.WITHIN_NOISE
+    if len(both.changed) > 1:
+        return Verdict.CONFOUNDED
+    behind = both.only_failure or ("a" if both.ahead == "b" else "b")
+    return Verdict.B_BETTER if behind == "a" else Verdict.A_BETTER
+
+
+def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
+    """That the two cannot be compared, and why."""
+    named = ("dataset", "vocab_size", "val_tokens")
+    return Finding(
+        id="not-comparable",
+        severity=Severity.WARNING,
+        confidence=Confidence.CERTAIN,
+        message=f"Nothing can be said about who is ahead: {'; '.join(reasons)}.",
+        evidence=tuple(fact for reading in (a, b) for fact in reading.settings.facts(*named)),
+        actions=(Action("Evaluate both models on the same text, in bits per byte."),),
+    )
+
+
+def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
+    """The verdict in words, with both losses at the last point and the best of each run as evidence."""
+    last = both.last
+    at = _amount(last.at, counted=all(run.speed.tokens_per_step is not None for run in both.runs))
+    text = _in_words(both, verdict, at)
+    if both.by_seconds and (both.by_seconds[-1].delta < 0) != (last.delta < 0):
+        text += f" At equal time it is the other way round: {abs(both.by_seconds[-1].delta):.4f} nats."
+    losses = (
+        derived(f"loss_{name}", value, f"of {name} after {at}", unit="nats")
+        for name, value in (("a", last.a), ("b", last.b))
+    )
+    best = (curve.fact(int(np.argmin(curve.value))) for curve in loss_curves(*both.runs))
+    certain = abs(last.delta) > CERTAIN * last.standard_error
+    return Finding(
+        id="comparison",
+        severity=Severity.INFO,
+        confidence=Confidence.CERTAIN if certain else Confidence.LIKELY,
+        message=text + _best_of_each(both),
+        evidence=(*losses, *best),
+    )
+
+
+def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
+    """The first sentence of the finding."""
+    last, ahead, changed = both.last, both.ahead, both.changed
+    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {at}"
+    if verdict is Verdict.WITHIN_NOISE:
+        return f"Within the noise: {ahead} is ahead by {gap}; another seed could turn it around."
+    if not last.significant:
+        return f"Before one of them broke they were within the noise of each other: {gap}."
+    if ahead == both.only_failure:
+        return f"Before {ahead} broke it was ahead by {gap}; a run that broke counts as behind."
+    if verdict is Verdict.CONFOUNDED:
+        things = f"{len(changed)} things were changed ({', '.join(changed)})"
+        return f"{ahead} is ahead by {gap}, and {things}: no single one of them may be credited."
+    return f"{ahead} is ahead of {'a' if ahead == 'b' else 'b'} by {gap}; {_credit(both)}."
+
+
+def _credit(both: SideBySide) -> str:
+    """What the difference may be credited to, as far as the settings are known."""
+    if both.changed:
+        return f"only {both.changed[0]} was changed"
+    named = zip("ab", both.runs, strict=True)
+    unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
+    if unknown:
+        return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
+    return "nothing that is known was changed, so something that is not in the records was"
+
+
+def _best_of_each(both: SideBySide) -> str:
+    """Where each run was at its best, if that is not where they are compared."""
+    parts, elsewhere = [], False
+    for name, run, curve in zip("ab", both.runs, loss_curves(*both.runs), strict=True):
+        best = int(np.argmin(curve.value))
+        per_step = run.speed.tokens_per_step
+        amount = int(curve.step[best]) * (per_step.number if per_step is not None else 1.0)
+        elsewhere = elsewhere or abs(amount / both.last.at - 1) > SAME_AMOUNT
+        at = _amount(amount, counted=per_step is not None)
+        parts.append(f"{name} {curve.value[best]:.4f} after {at}")
+    return f" Best of each: {', '.join(parts)}." if elsewhere else ""
+
+
+def _amount(amount: float, *, counted: bool) -> str:
+    return f"{units.count(amount)} tokens" if counted else f"step {amount:,.0f}"
