@@ -113,7 +113,12 @@ NO_COMPILER = "no C++ compiler is installed"
     ("request_", "where", "chosen", "reason"),
     [
         ("auto", A100, True, "nanoGPT's choice on a GPU"),
-        ("auto", CPU, False, "it takes 10 s to a minute for a step some 10 % shorter: --compile=True for a run of hours"),
+        (
+            "auto",
+            CPU,
+            False,
+            "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs",
+        ),
         ("auto", MPS, False, "it has not been tried on Apple GPUs"),
         (True, A100, True, "asked for"),
         (True, CPU, True, "asked for"),

@@ -91,7 +91,7 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
         if device.type == "cuda":
             return (False, missing) if missing else (True, "nanoGPT's choice on a GPU")
         if device.type == "cpu":
-            return False, "it takes 10 s to a minute for a step some 10 % shorter: --compile=True for a run of hours"
+            return False, "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs"
         return False, "it has not been tried on Apple GPUs"
     if request and missing:
         raise DeviceError(
