@@ -70,7 +70,8 @@ def test_a_steep_start_hides_no_period() -> None:
     """
     public = ((0, 10.95), (250, 6.17), (500, 5.37), (750, 4.71), (1000, 4.35), (2000, 3.86), (4000, 3.62))
     steps = np.arange(0, 4801, 100)
-    trend = np.interp(steps, *zip(*public, strict=True))
+    places, losses = zip(*public, strict=True)
+    trend = np.interp(steps, places, losses)
     noise = np.random.default_rng(3).normal(0, 0.004, len(steps))
     swing = 0.08 * np.sin(2 * np.pi * steps / 800)
     period = periodicity(steps, trend + noise + swing)

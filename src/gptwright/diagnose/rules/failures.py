@@ -7,6 +7,7 @@ import numpy as np
 
 from gptwright.arithmetic.allocations import TRIED, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
+from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
@@ -85,7 +86,8 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         place = "step" if reading.steps_are_known else "training line"
         message += f" The last number is {log.train.loss[last]:.4f} at {place} {log.train.step[last]}."
     causes = [
-        Cause(
+        rate_cause(
+            reading,
             "a learning rate too high for this batch, or a batch that blew the gradient up",
             Confidence.POSSIBLE,
         )

@@ -6,6 +6,7 @@ import numpy as np
 
 from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
+from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
@@ -141,7 +142,8 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             *reading.settings.facts("warmup_iters", "learning_rate"),
         ],
         causes=[
-            Cause(
+            rate_cause(
+                reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
                 Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
             ),
@@ -184,7 +186,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         message,
         evidence,
         causes=[
-            Cause("the learning rate is too high for this model and batch", Confidence.LIKELY),
+            rate_cause(reading, "the learning rate is too high for this model and batch", Confidence.LIKELY),
             Cause("attention or output logits grew without bound", Confidence.POSSIBLE),
         ],
         actions=[
@@ -250,7 +252,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
         [loss.fact(row)],
         causes=[
             Cause("a batch of unusual text", Confidence.POSSIBLE),
-            Cause("a learning rate at its upper limit", Confidence.POSSIBLE),
+            rate_cause(reading, "a learning rate at its upper limit", Confidence.POSSIBLE),
         ],
         actions=[
             Action("Lower learning_rate or grad_clip.", _lower_rate(reading))

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.reference import LossBand, floor
+from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.forecast import forecast_run, peak_rate
+from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.failures import non_finite_loss
+from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
 from gptwright.diagnose.rules.schedule import long_plan
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import train_loss, val_loss
@@ -21,6 +24,14 @@ from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unk
 BEYOND = 0.05
 # Below the band of every recipe by this much: recipes that are not public yet gain less in a year.
 BEYOND_ANY = 0.15
+# Further above than any recipe without a fault: a fifth of the loss is ten times the tokens at GPT-2's size.
+FAR_ABOVE = 1.2
+# A table of pairs of Shakespeare's characters, trained, has 2.45 to 2.5 in training and validation.
+PAIRS = (2.4, 2.6)
+PAIRS_IN_WORDS = (
+    " It stays at the 2.45 to 2.5 that a table of pairs of characters reaches: the model uses the character"
+    " before and nothing else."
+)
 PLATEAU = re.compile(
     r"plateau|flat|stagnat|converge|no(?:t)? (?:longer )?(?:improv|go(?:ing)? down)|stopped"
     r" (?:falling|improving)|levell?ed",
@@ -80,30 +91,56 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
     """The best validation of a run is held against the band that the nearest public curve gives for this
     model, data and number of tokens with a plain recipe. Above the band the recipe, not the size, costs
     something. Runs that broke (NaN, diverged, stuck) are told so by their own rules. It needs a named dataset
-    with a curve and the same kind of vocabulary. Source: the public runs in arithmetic/reference_curves.toml;
-    docs/scaling.md says how the band was checked.
+    with a curve and the same kind of vocabulary. A loss over Shakespeare's characters that stays at that of
+    pairs of characters is named: the model uses the last character and no more. Source: the public runs in
+    arithmetic/reference_curves.toml; docs/scaling.md says how the band was checked.
     """
     val = val_loss(reading)
-    if not len(val) or loss_scale(reading) > 1:
+    if not len(val) or loss_scale(reading) > 1 or _broke(reading):
         return
     best = int(np.argmin(val.value))
     band = reference_band(reading, int(val.step[best]), recipe_of(reading))
-    if band is None:
+    if band is None or val.value[best] <= band.high + BEYOND:
         return
-    if val.value[best] <= band.high + BEYOND or val.value[best] > 1.5 * band.high:
-        return
+    far = bool(val.value[best] > FAR_ABOVE * band.high)
+    pairs = _stays_at_pairs(reading)
     yield finding(
         "above-reference",
         Severity.WARNING,
-        Confidence.POSSIBLE,
-        f"Validation {val.value[best]:.4f} is above the {band.low:.2f} to {band.high:.2f} that such a model"
-        f" reaches on this data after as many tokens ({band.basis}).",
-        [val.fact(best), _band_fact(band), reading.settings.get("dataset"), reading.progress.tokens_seen],
+        Confidence.LIKELY if far else Confidence.POSSIBLE,
+        f"Validation {val.value[best]:.4f} is {'far ' if far else ''}above the {band.low:.2f} to"
+        f" {band.high:.2f} that such a model reaches on this data after as many tokens ({band.basis})."
+        + (PAIRS_IN_WORDS if pairs else ""),
+        [
+            val.fact(best),
+            _band_fact(band),
+            reading.settings.get("dataset"),
+            reading.progress.tokens_seen,
+            *rate_evidence(reading),
+        ],
         causes=[
-            Cause("the learning rate does not fit the batch", Confidence.POSSIBLE),
-            Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
+            rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
+            Cause("attention does not reach earlier tokens: its mask or positions", Confidence.POSSIBLE)
+            if pairs
+            else Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
         ],
     )
+
+
+def _broke(reading: Reading) -> bool:
+    """Whether the run broke or learned nothing, which has rules of its own."""
+    rules = (non_finite_loss, divergence, stuck_loss, worse_than_uniform)
+    return any(isinstance(verdict, Finding) for rule in rules for verdict in rule(reading))
+
+
+def _stays_at_pairs(reading: Reading) -> bool:
+    """Whether the later half of a run over Shakespeare's characters stays at the loss of pairs of them."""
+    dataset, val = reading.settings.get("dataset"), val_loss(reading)
+    if dataset is None or dataset_family(str(dataset.value)) != "shakespeare-char" or len(val) < 4:
+        return False
+    low, high = PAIRS
+    late = val.value[len(val) // 2 :]
+    return bool(late.min() >= low and late.max() <= high)
 
 
 def _band_fact(band: LossBand) -> Fact:
