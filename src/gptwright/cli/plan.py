@@ -53,6 +53,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.plan.backwards import Targets, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
+    from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
     from gptwright.report.plan_document import plan_document
 
@@ -86,16 +87,17 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         known["train_tokens"] = plan.train_tokens
     reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
     diagnosis = judge_plan(reading)
+    findings = (*memory_findings(plan, planner), *diagnosis.findings)
     unknown = (*plan.unknown, *diagnosis.unknown)
     if as_json:
-        print_json(plan_document(plan, diagnosis.findings, unknown) | ({"trials": trials} if trials else {}))
+        print_json(plan_document(plan, findings, unknown) | ({"trials": trials} if trials else {}))
     else:
         from gptwright.report.planned import show_plan, show_trials
         from gptwright.report.terminal import console_for
 
         console = console_for()
         show_trials(console, trials)
-        show_plan(console, plan, diagnosis.findings, unknown)
+        show_plan(console, plan, findings, unknown)
     if given["save"] is not None:
         replace_text(given["save"], to_toml(plan.config))
 

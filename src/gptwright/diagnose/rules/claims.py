@@ -50,9 +50,9 @@ ONLY_A_SIZE = re.compile(r"^\W*\d+(?:\.\d+)?\s?[MB]\W*$")
 SHAPE_FIELDS = ("n_layer", "n_head", "n_embd", "model_type")
 # Words that make a number another model's, another time's or nobody's: "smaller than the 124M model".
 NOT_OF_THIS_RUN = re.compile(
-    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|used to be|formerly|previously"
-    r"|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of|lr of|settings of"
-    r"|follow\w*|taken from|copied from|borrowed from)\b",
+    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|used to be|formerly"
+    r"|previously|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of"
+    r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
     re.IGNORECASE,
 )
 # A rule's number in a line of its own; beside a setting it is a claim about that.
