@@ -48,6 +48,8 @@ class LogFormat:
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
+        accumulates_per_device: whether the accumulation in a config is each device's own; nanoGPT's is that
+            of all devices together.
         mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
         defaults: settings that a run of this trainer has where its config does not name them.
     """
@@ -61,6 +63,7 @@ class LogFormat:
     measures_peak: bool = False
     mfu_of_line: bool = False
     prints_rate_multiple: bool = False
+    accumulates_per_device: bool = False
     mfu_peak_flops: float | None = None
     defaults: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 
