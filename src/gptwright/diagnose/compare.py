@@ -34,6 +34,8 @@ SAME_TEXT = 0.05
 SAME_AMOUNT = 0.02
 # 1.96 standard errors on either side hold 95 % of differences that are noise alone.
 SIGNIFICANT = 1.96
+# modded-nanogpt does not print its size; seed noise was measured on its own runs.
+SPEEDRUN_PARAMETERS = 124_000_000
 
 # Settings that change together count as one thing; another cut of the same step changes nothing.
 THINGS: dict[str, tuple[str, ...]] = {
@@ -58,6 +60,7 @@ THINGS: dict[str, tuple[str, ...]] = {
     "sampling": ("sampling",),
     "start": ("init_from",),
     "training text": ("train_tokens",),
+    "trainer": ("trainer",),
 }
 # The first field of these brings the others with it; without it each of them is a thing of its own.
 LED = ("optimizer", "architecture")
@@ -158,6 +161,8 @@ def compare(a: Reading, b: Reading) -> Comparison:
 
 
 def _value(reading: Reading, field: str) -> Value:
+    if field == "trainer":
+        return reading.log.format.name if reading.log is not None else None
     if field == "tokens_per_step":
         return reading.speed.tokens_per_step.value if reading.speed.tokens_per_step is not None else None
     if field == "device":
@@ -295,6 +300,12 @@ def _curve(a: Reading, b: Reading) -> tuple[Series, Series]:
     )
 
 
+def _same_curve(a: Reading, b: Reading) -> bool:
+    """Whether two runs have the same losses at the same steps."""
+    ours, theirs = _curve(a, b)
+    return np.array_equal(ours.step, theirs.step) and np.array_equal(ours.value, theirs.value)
+
+
 def _points(
     a: Reading, b: Reading, unit: Callable[[Reading], Fact | None], *, or_steps: bool = False
 ) -> tuple[Point, ...]:
@@ -339,7 +350,10 @@ def _point_error(reading: Reading, curve: Series) -> float:
         noise = noise_of(late.value, late.step)
         own = noise.sd if noise is not None else None
     parameters = reading.sizes.parameters
-    seed = seed_noise(int(parameters.number) if parameters is not None else None)
+    size = parameters.number if parameters is not None else None
+    if size is None and _value(reading, "trainer") == "modded-nanogpt":
+        size = SPEEDRUN_PARAMETERS
+    seed = seed_noise(size)
     return math.hypot(own or 0.0, seed.standard_deviation)
 
 
@@ -401,7 +415,9 @@ def _finding(
     counted = a.speed.tokens_per_step is not None and b.speed.tokens_per_step is not None
     at = f"{units.count(last.at)} tokens" if counted else f"step {last.at:,.0f}"
     gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {at}"
-    if verdict is Verdict.WITHIN_NOISE:
+    if verdict is Verdict.WITHIN_NOISE and _same_curve(a, b):
+        text = "Both curves are the same to the last digit: one log twice, or a run repeated to the bit."
+    elif verdict is Verdict.WITHIN_NOISE:
         text = f"Within the noise: {ahead} is ahead by {gap}; another seed could turn it around."
     elif abs(last.delta) <= SIGNIFICANT * last.standard_error:
         text = f"Before one of them broke they were within the noise of each other: {gap}."
