@@ -50,6 +50,8 @@ class LogFormat:
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
         accumulates_per_device: whether the accumulation in a config is each device's own; nanoGPT's is that
             of all devices together.
+        evaluates_same_windows: whether every evaluation is over the same windows, so that two of one run
+            differ by the model alone.
         mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
         defaults: settings that a run of this trainer has where its config does not name them.
     """
@@ -64,6 +66,7 @@ class LogFormat:
     mfu_of_line: bool = False
     prints_rate_multiple: bool = False
     accumulates_per_device: bool = False
+    evaluates_same_windows: bool = False
     mfu_peak_flops: float | None = None
     defaults: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 

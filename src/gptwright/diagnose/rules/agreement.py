@@ -187,8 +187,8 @@ def _other_count(reading: Reading) -> Iterator[Verdict]:
         "device-mismatch",
         Severity.WARNING,
         Confidence.LIKELY,
-        f"{stated.text} devices are stated; the log's numbers are those of {processes.text}"
-        f" ({processes.reason}).",
+        f"{stated.text} {'device is' if stated.number == 1 else 'devices are'} stated; the log's numbers are"
+        f" those of {processes.text} ({processes.reason}).",
         [stated, processes],
     )
 

@@ -16,7 +16,7 @@ from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
 from gptwright.diagnose.rules.schedule import long_plan
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import train_loss, val_loss
+from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
 
@@ -41,6 +41,8 @@ PLATEAU = re.compile(
 NOT_FINISHED = 1.1
 # A gain of less is not worth a day to anybody, and is within the seed noise of small models.
 WORTH_A_RUN = 0.02
+# Values of a curve that a slope with its interval needs.
+FEWEST_FLAT = 8
 # A change over all that is shown of at most this much is a plateau.
 NEGLIGIBLE = 0.01
 
@@ -207,18 +209,16 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
     note, loss = reading.settings.get("note"), train_loss(reading)
     if note is None or not PLATEAU.search(str(note.value)) or len(loss) < 5:
         return
-    val = val_loss(reading)
-    curve = val if len(val) >= 8 else loss
-    # What is claimed is about the end; the later half of a whole run, all of a short stretch.
-    half = curve.part(curve.step >= (curve.step[0] + curve.step[-1]) / 2)
-    curve = half if len(half) >= 8 and curve.step[0] < curve.step[-1] / 2 else curve
+    curve = _claimed_flat(val_loss(reading), loss)
     reasons, evidence = [], [note, curve.fact(0), curve.fact(len(curve) - 1)]
     line, noise = slope(curve.step, curve.value), noise_of(curve.value, curve.step)
     span = int(curve.step[-1] - curve.step[0])
     if line is not None and noise is not None:
         reasons.append(
-            f"{len(curve)} values that scatter by {noise.sd:.2f} leave a change of {line.low * span:+.3f} to"
-            f" {line.high * span:+.3f} over the {span:,} steps shown"
+            f"it fell by {-line.per_step * span:.2f} over the last {span:,} steps"
+            if line.high * span < -WORTH_A_RUN
+            else f"{len(curve)} values that scatter by {noise.sd:.2f} leave a change of"
+            f" {line.low * span:+.3f} to {line.high * span:+.3f} over the {span:,} steps shown"
         )
         evidence.append(
             derived("scatter", noise.sd, f"of {len(curve)} values around their trend", unit="nats")
@@ -246,6 +246,19 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
         "Is the loss really flat?",
         "evaluations with their error over a longer stretch, after the learning rate has decayed",
     )
+
+
+def _claimed_flat(val: Series, lines: Series) -> Series:
+    """What a claim is about: the later half of validation, of the lines where that has too few values, or all
+    of a short stretch.
+    """
+    for curve in (val, lines):
+        if not len(curve) or curve.step[0] >= curve.step[-1] / 2:
+            continue
+        half = curve.part(curve.step >= (curve.step[0] + curve.step[-1]) / 2)
+        if len(half) >= FEWEST_FLAT:
+            return half
+    return val if len(val) >= FEWEST_FLAT else lines
 
 
 def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
