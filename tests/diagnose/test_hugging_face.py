@@ -33,7 +33,7 @@ def test_each_device_accumulates_by_itself(tmp_path: Path, devices: int, tokens:
     assert numbers == [5e-4, 100, 512, 6, 8]
 
 
-def test_nanogpts_accumulation_is_over_all_devices(tmp_path: Path) -> None:
+def test_nanogpts_names_mean_all_devices(tmp_path: Path) -> None:
     lines = [f"iter {n}: loss {9 - n / 100:.4f}, time 100.00ms" for n in range(0, 600, 10)]
     (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "config.py").write_text("batch_size = 8\ngradient_accumulation_steps = 4\nblock_size = 512\n")

@@ -17,6 +17,8 @@ from gptwright.record.evidence import LogEvidence
 INVERSION_TOLERANCE = 0.12
 # nanoGPT prints both by the same formula, so a ratio between them is exact but for rounding and the average.
 PROCESS_TOLERANCE, MOST_PROCESSES = 0.04, 64
+# Hugging Face's name for a micro-batch.
+PER_DEVICE = "per_device_train_batch_size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Speed:
 def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_count: int) -> Speed:
     """The speed that a log's lines give, with what follows from it."""
     basis = _basis(settings, log)
-    each = device_count if log is not None and log.format.accumulates_per_device else 1
+    each = device_count if PER_DEVICE in settings.given else 1
     configured = configured_tokens_per_step(settings, devices=each)
     printed_tokens = settings.logged.get("tokens_per_step") or logged_cut(settings, device_count)
     seconds = printed_mfu = rate = None
@@ -125,7 +127,7 @@ def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact 
     """batch_size × gradient_accumulation_steps × block_size, as the config has it.
 
     nanoGPT's accumulation is over all processes, so the product is the whole step on any number of devices;
-    Hugging Face's is each device's own.
+    Hugging Face's, beside a batch that its name says is a device's, is each device's own.
 
     Args:
         settings: of the run.

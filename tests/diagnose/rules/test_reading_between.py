@@ -252,3 +252,16 @@ class TestClaimsOfAPlateau:
         (tmp_path / "config.py").write_text("batch_size = 4\nblock_size = 1024\nn_layer = 12\nn_embd = 768\n")
         (tmp_path / "facts.toml").write_text("vocab_size = 50304\n")
         assert "noisy-eval" not in found(tmp_path)
+
+
+def test_a_log_of_several_runs_says_of_which_it_speaks(tmp_path: Path) -> None:
+    """A first attempt that broke, and a second one after it: the findings are the second's."""
+    write_run(tmp_path, WEB, {}, lambda step: web_loss(step) if step < 500 else 8.0, last=1000)
+    first = (tmp_path / "log.txt").read_text()
+    assert "several-runs" not in found(tmp_path)
+    write_run(tmp_path, WEB, {}, web_loss, last=1000)
+    (tmp_path / "log.txt").write_text(first + (tmp_path / "log.txt").read_text())
+    findings = found(tmp_path)
+    assert "divergence" not in findings
+    begins = len(first.splitlines()) + 3
+    assert f"2 runs; the last begins at line {begins}" in findings["several-runs"].message

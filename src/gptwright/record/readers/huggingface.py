@@ -165,7 +165,6 @@ HUGGING_FACE = Reader(
         has_dropout=True,
         evaluates_train=False,
         time_includes_evaluation=False,
-        accumulates_per_device=True,
     ),
     begins=re.compile(r"\{[\"'](?:eval_)?loss[\"']: "),
     headers=(
