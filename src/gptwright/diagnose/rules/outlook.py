@@ -15,7 +15,7 @@ from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
 from gptwright.diagnose.rules.schedule import long_plan
-from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
@@ -98,7 +98,7 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
     arithmetic/reference_curves.toml; docs/scaling.md says how the band was checked.
     """
     val = val_loss(reading)
-    if not len(val) or loss_scale(reading) > 1 or _broke(reading):
+    if not len(val) or loss_scale(reading) > 1 or other_unit(reading) or _broke(reading):
         return
     best = int(np.argmin(val.value))
     band = reference_band(reading, int(val.step[best]), recipe_of(reading))
@@ -165,7 +165,8 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         return
     steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
-    if any(isinstance(verdict, Finding) for verdict in below_reference(reading)):
+    rules = (below_reference, worse_than_uniform)
+    if other_unit(reading) or any(isinstance(found, Finding) for rule in rules for found in rule(reading)):
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
     longer = round(1.5 * steps.number)
