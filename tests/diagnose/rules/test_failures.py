@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gptwright.findings import Finding
-from tests.diagnose.rules.nanogpt_run import found
+from tests.diagnose.rules.nanogpt_run import WEB, found, web_loss, write_run
 
 SMALL = (
     "n_layer = 12\nn_head = 12\nn_embd = 768\nblock_size = 1024\n"
@@ -84,3 +84,42 @@ def test_intervals_of_nan_iterations_are_no_numbers(tmp_path: Path) -> None:
     loss = found(tmp_path)["non-finite-loss"]
     assert "from step 1200 on" in loss.message
     assert "8.0000 at step 1000" in loss.message
+
+
+def test_a_run_that_lost_what_it_had_learned_is_not_stuck(tmp_path: Path) -> None:
+    """It was at 3.7 before it rose to 7.3 and stayed: it diverged, and it had learned context."""
+
+    def curve(step: float) -> float:
+        return web_loss(step) if step < 2400 else 7.3
+
+    said = found(write_run(tmp_path, WEB, {"dataset": "openwebtext"}, curve))
+    assert "divergence" in said
+    assert "stuck-loss" not in said
+
+
+def test_a_device_that_the_log_contradicts_is_not_accused_of_being_slow(tmp_path: Path) -> None:
+    """45 TFLOP/s are 14 % of the stated A100 and 63 % of the RTX 3090 that the log names."""
+    write_run(tmp_path, WEB, {"device": "A100"}, web_loss, last=1000, tflops=45.0)
+    assert "low-mfu" in found(tmp_path)
+    (tmp_path / "log.txt").write_text(nanochat(45e12))
+    said = found(tmp_path)
+    assert "device-mismatch" in said
+    assert "low-mfu" not in said
+
+
+def nanochat(flops: float) -> str:
+    """A nanochat log of 286M parameters at so many FLOP/s."""
+    head = [
+        "GPU: NVIDIA GeForce RTX 3090 | Peak FLOPS (BF16): 7.10e+13",
+        "Vocab size: 32,768",
+        "Number of parameters: 286,261,730",
+        "Estimated FLOPs per token: 8.870000e+08",
+        "Total batch size 65,536 => gradient accumulation steps: 4",
+    ]
+    seconds = 65536 * 8.87e8 / flops
+    lines = [
+        f"step {n:05d}/02000 ({n / 20:.2f}%) | loss: {10 - n / 400:.6f} | lrm: 1.00"
+        f" | dt: {seconds * 1e3:.2f}ms | tok/sec: {65536 / seconds:,.0f} | bf16_mfu: {flops / 7.1e11:.2f} | total time: {n / 60:.2f}m"
+        for n in range(400)
+    ]
+    return "\n".join([*head, *lines]) + "\n"
