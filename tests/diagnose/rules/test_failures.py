@@ -119,7 +119,8 @@ def nanochat(flops: float) -> str:
     seconds = 65536 * 8.87e8 / flops
     lines = [
         f"step {n:05d}/02000 ({n / 20:.2f}%) | loss: {10 - n / 400:.6f} | lrm: 1.00"
-        f" | dt: {seconds * 1e3:.2f}ms | tok/sec: {65536 / seconds:,.0f} | bf16_mfu: {flops / 7.1e11:.2f} | total time: {n / 60:.2f}m"
+        f" | dt: {seconds * 1e3:.2f}ms | tok/sec: {65536 / seconds:,.0f}"
+        f" | bf16_mfu: {flops / 7.1e11:.2f} | total time: {n / 60:.2f}m"
         for n in range(400)
     ]
     return "\n".join([*head, *lines]) + "\n"
