@@ -190,3 +190,36 @@ def test_evidence_is_the_losses_that_are_compared(tmp_path: Path) -> None:
     values = {fact.name: fact.value for fact in found.findings[-1].evidence}
     assert values["loss_a"] == pytest.approx(3.65)
     assert values["loss_b"] == pytest.approx(3.45)
+
+
+def test_another_trainer_is_a_change_too(tmp_path: Path) -> None:
+    """It evaluates other batches, and its defaults are its own: nothing else may be credited beside it."""
+    lines = "\n".join(
+        f"val loss {3.2 + 900 / s:.6f}\nstep {s:4d}/6000 | loss {3.2 + 900 / s:.6f} (+0.12z)| norm 0.5"
+        f" (+0.1z)| lr 6.00e-04 | 251.30 ms | 45.6% bf16 MFU | 521000 tok/s"
+        for s in range(500, 6001, 500)
+    )
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.2, lines=lines))
+    assert ("trainer", "nanoGPT", "llm.c") in {(d.field, d.a, d.b) for d in found.differences}
+    assert "only trainer was changed" in found.findings[0].message
+    found = compared(run(tmp_path / "c", loss=3.5, dropout=0.1), tmp_path / "b")
+    assert found.verdict is Verdict.CONFOUNDED
+
+
+def test_a_log_beside_itself(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.5))
+    assert found.verdict is Verdict.WITHIN_NOISE
+    assert "one log twice" in found.findings[0].message
+
+
+@pytest.mark.parametrize(("ahead", "verdict"), [(0.006, Verdict.B_BETTER), (0.002, Verdict.WITHIN_NOISE)])
+def test_speedruns_scatter_as_was_measured_on_them(tmp_path: Path, ahead: float, verdict: Verdict) -> None:
+    """0.00135 a run: two differ by more than 1.96 × √2 × that, 0.0037, once in twenty times."""
+    for name, end in (("a", 3.279), ("b", 3.279 - ahead)):
+        (tmp_path / name).mkdir()
+        lines = [
+            f"step:{s}/1500 val_loss:{end + (1500 - s) / 1500:.4f} train_time:{s * 142}ms step_avg:142.00ms"
+            for s in range(125, 1501, 125)
+        ]
+        (tmp_path / name / "log.txt").write_text("\n".join(lines) + "\n")
+    assert compared(tmp_path / "a", tmp_path / "b").verdict is verdict

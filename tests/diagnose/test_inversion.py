@@ -1,10 +1,15 @@
 """A shape recovered from printed counts is the shape that was counted."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.diagnose.inversion import shape_from_counts
+from gptwright.diagnose.reading import read_run
+from gptwright.diagnose.rules.agreement import config_mismatch
+from gptwright.record.open_run import open_run
 
 
 def recovered(shape: ModelShape) -> ModelShape | None:
@@ -56,3 +61,16 @@ def test_counts_of_another_model_give_nothing() -> None:
         vocab_size=50304,
     )
     assert answer is None
+
+
+def test_a_stated_vocabulary_of_tokens_may_have_more_rows(tmp_path: Path) -> None:
+    """nanoGPT pads GPT-2's 50,257 tokens to 50,304 rows: 123.59M is no contradiction to a stated 50,257."""
+    lines = [f"iter {n}: loss {11 - n / 1000:.4f}, time 1000.00ms" for n in range(0, 600, 10)]
+    (tmp_path / "log.txt").write_text("number of parameters: 123.59M\n" + "\n".join(lines) + "\n")
+    shape = "n_layer = 12\nn_head = 12\nn_embd = 768\nblock_size = 1024\nbatch_size = 12\nbias = False\n"
+    (tmp_path / "config.py").write_text(shape)
+    (tmp_path / "facts.toml").write_text("vocab_size = 50257\n")
+    reading = read_run(open_run(str(tmp_path)))
+    assert reading.sizes.parameters is not None
+    assert reading.sizes.parameters.number == 123_587_328
+    assert not list(config_mismatch(reading))

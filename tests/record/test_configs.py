@@ -117,7 +117,9 @@ def test_a_toml_config(tmp_path: Path) -> None:
         "text": "# no comment\n",
         "path": "C:\\",
         "steps": 4000,
+        "max_iters": 4000,
         "lr": 3e-4,
+        "learning_rate": 3e-4,
     }
     assert evidence.skipped == 1
     assert evidence.comments == (

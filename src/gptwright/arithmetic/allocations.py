@@ -20,9 +20,10 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 SEGMENT_STEP = 2 * MIB
 LEAST_OWN_SEGMENT = 10 * MIB
 SHARED_SEGMENTS = (2 * MIB, 20 * MIB)
-# torch's two messages: of a GPU's allocator with two decimals, of the CPU's in bytes.
-TRIED = re.compile(r"[Tt]ried to allocate (\d{1,20}(?:\.\d{1,9})?) ?(GiB|MiB|KiB|bytes)", re.ASCII)
-UNITS = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "bytes": 1}
+# torch's messages: of a GPU's allocator with two decimals, of the CPU's in bytes. On Apple's GPUs it writes
+# GB for 2^30 bytes (format_size in aten/src/ATen/mps/MPSAllocator.mm).
+TRIED = re.compile(r"[Tt]ried to allocate (\d{1,20}(?:\.\d{1,9})?) ?([GMK]i?B|bytes)", re.ASCII)
+UNITS = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "GB": GIB, "MB": MIB, "KB": KIB, "bytes": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

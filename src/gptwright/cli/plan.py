@@ -73,6 +73,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.plan.backwards import Targets, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
+    from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
     from gptwright.report.plan_document import plan_document
 
@@ -101,6 +102,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     findings, unknown = _judged(plan, loaded, sources, facts)
+    findings = (*memory_findings(plan, planner), *findings)
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
         with unwritable_as_error(given["save"]):

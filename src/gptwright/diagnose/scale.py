@@ -12,6 +12,8 @@ from gptwright.facts import Fact, derived, logged
 ABOVE_UNIFORM = 0.6
 # A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
 MULTIPLE_TOLERANCE = 0.04
+# No run that goes on is worse than guessing by a third.
+FAR_ABOVE_UNIFORM = 1.3
 # Vocabularies in use, where none is named.
 SMALLEST_BPE, LARGEST_VOCABULARY = 4096, 262_144
 # A first line that averages over the steps of an interval has learned up to a third of the way.
@@ -54,6 +56,26 @@ def first_train_loss(reading: Reading) -> Fact | None:
     return logged("first_loss", float(train.loss[0]), int(train.line[0]), unit="nats")
 
 
+def other_unit(reading: Reading) -> str | None:
+    """What a first loss is that is right in another unit than nats: `perplexity` or `bits`; else None."""
+    first, uniform = first_loss(reading), uniform_loss(reading)
+    if first is None or uniform is None or first.number <= uniform.number + ABOVE_UNIFORM:
+        return None
+    if abs(math.log(first.number) - uniform.number) <= ABOVE_UNIFORM:
+        return "perplexity"
+    ratio = first.number * math.log(2) / uniform.number
+    return "bits" if abs(ratio - 1) <= MULTIPLE_TOLERANCE else None
+
+
+def _validation_is_above(reading: Reading, uniform: Fact | None) -> bool:
+    """Whether validation is above guessing too: it is averaged apart, so what is wrong is no sum."""
+    evals = reading.evals
+    if evals is None or uniform is None:
+        return False
+    known = evals.val_loss[np.isfinite(evals.val_loss)]
+    return bool(len(known) and known[-1] > FAR_ABOVE_UNIFORM * uniform.number)
+
+
 def loss_scale(reading: Reading) -> int:
     """By what whole number the logged training loss is too large; 1 where it is not.
 
@@ -68,6 +90,8 @@ def loss_scale(reading: Reading) -> int:
     first = float(train.loss[0])
     highest = uniform.number if uniform is not None else math.log(LARGEST_VOCABULARY)
     if not math.isfinite(first) or train.step[0] > EARLY_STEPS or first < 1.5 * highest:
+        return 1
+    if other_unit(reading) == "perplexity" or _validation_is_above(reading, uniform):
         return 1
     told = [_against_validation(reading)]
     lowest = math.log(SMALLEST_BPE)

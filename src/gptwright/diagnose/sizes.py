@@ -4,6 +4,7 @@ The shape in a config gives the count exactly where the trainer's model is GPT-2
 check. Where only the log speaks, its number is taken as it is.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.shape import ModelShape
@@ -15,6 +16,8 @@ from gptwright.record.evidence import LogEvidence
 
 # A printed count that is off by more than its rounding belongs to another model than the config's.
 TWO_DIGITS = 5000
+# Vocabularies are padded to a multiple of this many rows.
+ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,8 @@ def sizes_of(settings: Settings, log: LogEvidence | None) -> Sizes:
     printed = _printed(settings)
     if gpt2_shaped and shape is None:
         shape = _from_counts(settings)
-    if shape is not None and printed is not None and settings.named("bias") is None:
-        # Trainers differ in what they take for granted; the printed count tells.
-        shape = next((s for s in (shape, replace(shape, bias=True)) if _agree(s, printed, settings)), shape)
+    if shape is not None and printed is not None:
+        shape = next((s for s in _taken_for_granted(shape, settings) if _agree(s, printed, settings)), shape)
     if shape is not None and (printed is None or _agree(shape, printed, settings)):
         parameters: Fact | None = counted(shape)
         flops: Fact | None = _flops(shape)
@@ -52,6 +54,22 @@ def sizes_of(settings: Settings, log: LogEvidence | None) -> Sizes:
         if gpt2_shaped and printed is not None and printed is not settings.logged.get("parameters"):
             parameters = _without_positions(printed, settings)
     return Sizes(shape, parameters, printed, flops)
+
+
+def _taken_for_granted(shape: ModelShape, settings: Settings) -> Iterator[ModelShape]:
+    """The shape, and what a trainer may have made of it without saying so: the printed count tells.
+
+    Biases where nothing is said of them; rows of the vocabulary up to a multiple of 64, as nanoGPT makes
+    50,304 of GPT-2's 50,257 tokens.
+    """
+    biases = (shape.bias,) if settings.named("bias") is not None else (shape.bias, True)
+    for vocabulary in (shape.vocab_size, _padded(shape.vocab_size)):
+        for bias in biases:
+            yield replace(shape, vocab_size=vocabulary, bias=bias)
+
+
+def _padded(vocab_size: int) -> int:
+    return -(-vocab_size // ROWS) * ROWS
 
 
 def counted(shape: ModelShape) -> Fact:
@@ -76,13 +94,17 @@ def _from_counts(settings: Settings) -> ModelShape | None:
     vocabulary = settings.integer("padded_vocab_size") or settings.integer("vocab_size")
     if vocabulary is None:
         return None
-    return shape_from_counts(
-        decayed=int(header["decayed_parameters"].number),
-        not_decayed=int(header["not_decayed_parameters"].number),
-        printed=header["parameters"].number,
-        rounding=header["parameters_rounding"].number,
-        vocab_size=vocabulary,
+    shapes = (
+        shape_from_counts(
+            decayed=int(header["decayed_parameters"].number),
+            not_decayed=int(header["not_decayed_parameters"].number),
+            printed=header["parameters"].number,
+            rounding=header["parameters_rounding"].number,
+            vocab_size=rows,
+        )
+        for rows in dict.fromkeys((vocabulary, _padded(vocabulary)))
     )
+    return next((shape for shape in shapes if shape is not None), None)
 
 
 def usual_shape(parameters: float, settings: Settings) -> ModelShape:

@@ -17,6 +17,8 @@ from gptwright.record.evidence import LogEvidence
 INVERSION_TOLERANCE = 0.12
 # nanoGPT prints both by the same formula, so a ratio between them is exact but for rounding and the average.
 PROCESS_TOLERANCE, MOST_PROCESSES = 0.04, 64
+# Hugging Face's name for a micro-batch.
+PER_DEVICE = "per_device_train_batch_size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Speed:
 def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_count: int) -> Speed:
     """The speed that a log's lines give, with what follows from it."""
     basis = _basis(settings, log)
-    configured = configured_tokens_per_step(settings)
+    each = device_count if PER_DEVICE in settings.given else 1
+    configured = configured_tokens_per_step(settings, devices=each)
     printed_tokens = settings.logged.get("tokens_per_step") or logged_cut(settings, device_count)
     seconds = printed_mfu = rate = None
     if log is not None:
@@ -120,10 +123,15 @@ def _implied(
     return derived("implied_tokens_per_step", tokens, formula, unit="tokens")
 
 
-def configured_tokens_per_step(settings: Settings) -> Fact | None:
+def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact | None:
     """batch_size × gradient_accumulation_steps × block_size, as the config has it.
 
-    nanoGPT's accumulation is over all processes, so the product is the whole step on any number of devices.
+    nanoGPT's accumulation is over all processes, so the product is the whole step on any number of devices;
+    Hugging Face's, beside a batch that its name says is a device's, is each device's own.
+
+    Args:
+        settings: of the run.
+        devices: that each accumulate so often.
     """
     numbers = [
         settings.given.get(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size")
@@ -134,7 +142,8 @@ def configured_tokens_per_step(settings: Settings) -> Fact | None:
         return None
     micro, accumulation, context = (int(n.number) for n in numbers if n is not None)
     formula = f"batch_size {micro} × accumulation {accumulation} × block_size {context}"
-    return derived("tokens_per_step", micro * accumulation * context, formula, unit="tokens")
+    formula += f" × {devices} devices" if devices > 1 else ""
+    return derived("tokens_per_step", micro * accumulation * context * devices, formula, unit="tokens")
 
 
 def logged_cut(settings: Settings, device_count: int) -> Fact | None:

@@ -15,6 +15,8 @@ UNIGRAM_SHARE = 0.66
 # What counts as no progress: less than this over the later half. A run that learns context falls by a nat
 # in a few hundred steps from there.
 NO_PROGRESS = 0.1
+# Where the median of so many lines was lower than that by this much, context had been learned.
+LINES_OF_A_LEVEL, CLEARLY_BELOW = 8, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,13 @@ def stuck_stretch(reading: Reading) -> StuckStretch | None:
     above, below = uniform.number + ABOVE_UNIFORM, UNIGRAM_SHARE * uniform.number
     if not below <= end <= above or start - end > NO_PROGRESS:
         return None
-    if len(val_loss(reading)) and val_loss(reading).value[-1] < below:
+    val = val_loss(reading)
+    if (len(val) and val.value[-1] < below) or _was_below(loss, below):
         return None
     return StuckStretch(half, start, end, uniform)
+
+
+def _was_below(loss: Series, level: float) -> bool:
+    """Whether a run had learned more than that before it lost it again, which is divergence."""
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(loss.value, LINES_OF_A_LEVEL), axis=1)
+    return bool(medians.min() < level - CLEARLY_BELOW)

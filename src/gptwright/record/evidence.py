@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # A hazard: nothing says the steps of a log's lines, and their order stands in.
 NUMBERED = "lines without a step, numbered in order"
+# A hazard: how many runs a log holds, where one starts again from the first step.
+SEVERAL_RUNS = "runs in one file"
 
 
 class TrainLoss(StrEnum):
@@ -48,6 +50,8 @@ class LogFormat:
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
+        evaluates_same_windows: whether every evaluation is over the same windows, so that two of one run
+            differ by the model alone.
         mfu_peak_flops: the peak in FLOP/s that every printed MFU is relative to; None if none is fixed.
         defaults: settings that a run of this trainer has where its config does not name them.
     """
@@ -61,6 +65,7 @@ class LogFormat:
     measures_peak: bool = False
     mfu_of_line: bool = False
     prints_rate_multiple: bool = False
+    evaluates_same_windows: bool = False
     mfu_peak_flops: float | None = None
     defaults: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -62,3 +62,18 @@ def test_a_single_bump_is_no_period() -> None:
 def test_short_and_flat_series() -> None:
     assert periodicity(np.arange(15), np.arange(15.0)) is None
     assert periodicity(np.arange(50), np.full(50, 3.0)) is None
+
+
+def test_a_steep_start_hides_no_period() -> None:
+    """The first evaluations of a GPT-2 run fall from 10.95 to 4: no polynomial follows both them and the rest
+    (llm.c's public curve, every 100 steps, with a swing of ±0.08 in 800 steps).
+    """
+    public = ((0, 10.95), (250, 6.17), (500, 5.37), (750, 4.71), (1000, 4.35), (2000, 3.86), (4000, 3.62))
+    steps = np.arange(0, 4801, 100)
+    places, losses = zip(*public, strict=True)
+    trend = np.interp(steps, places, losses)
+    noise = np.random.default_rng(3).normal(0, 0.004, len(steps))
+    swing = 0.08 * np.sin(2 * np.pi * steps / 800)
+    period = periodicity(steps, trend + noise + swing)
+    assert period is not None
+    assert period.steps == pytest.approx(800, rel=0.05)

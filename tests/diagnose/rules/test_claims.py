@@ -57,6 +57,13 @@ def reading(tmp_path: Path, *, above: str = "", **after: str) -> Reading:
         "model size is about 85M",
         "125 million parameters",
         "1.5B params",
+        "GPT-2 small (124M)",
+        "GPT-2 medium, 350M",
+        "train gpt2 (124M) on web text",
+        "a 124M-parameter transformer",
+        "gpt2-like model, 124M params",
+        "parameter count = 85,000,000",
+        "Modell mit 125M Parametern",
     ],
 )
 def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
@@ -79,10 +86,22 @@ def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
         "12 layers, 384 wide, 12 GB card",
         "lr 1e-3 is high for a model like this",
         "model from 2019",
+        "smaller than the 124M model",
+        "unlike GPT-2's 124M parameters",
+        "was a 124M model before the width was cut",
+        "not 124M parameters: 40M",
+        "target: the loss of a 124M model",
+        "rate of GPT-3 125M",
     ],
 )
 def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:
     assert list(size_label_mismatch(reading(tmp_path, above=comment))) == []
+
+
+@pytest.mark.parametrize("comment", ["124M", "~0.12B", "GPT-2 small (124M)"])
+def test_a_bare_size_beside_the_shape_is_a_claim(tmp_path: Path, comment: str) -> None:
+    assert list(size_label_mismatch(reading(tmp_path, width=comment)))
+    assert not list(size_label_mismatch(reading(tmp_path, steps=comment)))
 
 
 def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
@@ -113,6 +132,8 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
         ("width", "heads of 64", "32"),
         ("accumulation", "effective batch size 256", "512"),
         ("accumulation", "global batch of 1,024", "512"),
+        ("above", "train for ~100k iterations", "20,000"),
+        ("steps", "Chinchilla-optimal 2.5B tokens", "10.49B"),
     ],
 )
 def test_a_stale_number_is_recomputed(tmp_path: Path, where: str, comment: str, truth: str) -> None:
@@ -139,6 +160,10 @@ def test_a_stale_number_is_recomputed(tmp_path: Path, where: str, comment: str, 
         ("warmup", "warm up for 500 steps, 2.5 % of the run"),
         ("accumulation", "effective batch size 512"),
         ("accumulation", "effective batch of 524,288 tokens"),
+        ("above", "Chinchilla wants 0.8B tokens for this size"),
+        ("above", "20k steps"),
+        ("above", "checkpoint at 5k steps"),
+        ("steps", "more than 3B tokens"),
     ],
 )
 def test_a_true_or_uncertain_comment_is_left_alone(tmp_path: Path, where: str, comment: str) -> None:

@@ -222,3 +222,46 @@ class TestLinesWithoutSteps:
         (run / "log.txt").write_text((run / "log.txt").read_text() + 3 * bad)
         finding = found(run)["non-finite-loss"]
         assert "training line 51 on (line 61)" in finding.message
+
+
+class TestClaimsOfAPlateau:
+    def test_a_loss_that_falls_is_said_to_fall(self, tmp_path: Path) -> None:
+        """13 evaluations: the later half has 7, the lines have 100; what the steep start did is no answer."""
+        curve = power_law(3.0, 10.9, 0.45)
+        facts = {"dataset": "openwebtext", "note": "the loss has reached a plateau"}
+        length = {"max_iters": 100_000, "lr_decay_iters": 100_000}
+        settings = WEB | {"eval_interval": 500, "log_interval": 30} | length
+        message = found(write_run(tmp_path, settings, facts, curve, last=6000))["plateau-unproven"].message
+        assert curve(3000) - curve(6000) == pytest.approx(0.26, abs=0.01)
+        assert "it fell by 0.25" in message
+        assert "over the last 3,0" in message or "over the last 2,9" in message
+
+    def test_a_trainer_that_evaluates_the_same_windows_has_no_noise_between_them(
+        self, tmp_path: Path
+    ) -> None:
+        """build-nanogpt resets its loader before every evaluation: 20 batches differ by the model alone."""
+        lines = []
+        for step in range(0, 3001, 10):
+            if step % 250 == 0:
+                lines.append(f"validation loss: {web_loss(step):.4f}")
+            lines.append(
+                f"step {step:5d} | loss: {web_loss(step):.6f} | lr 6.0000e-04 | norm: 0.4000 | dt: 4700.00ms"
+                " | tok/sec: 111550.64"
+            )
+        (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+        (tmp_path / "config.py").write_text("batch_size = 4\nblock_size = 1024\nn_layer = 12\nn_embd = 768\n")
+        (tmp_path / "facts.toml").write_text("vocab_size = 50304\n")
+        assert "noisy-eval" not in found(tmp_path)
+
+
+def test_a_log_of_several_runs_says_of_which_it_speaks(tmp_path: Path) -> None:
+    """A first attempt that broke, and a second one after it: the findings are the second's."""
+    write_run(tmp_path, WEB, {}, lambda step: web_loss(step) if step < 500 else 8.0, last=1000)
+    first = (tmp_path / "log.txt").read_text()
+    assert "several-runs" not in found(tmp_path)
+    write_run(tmp_path, WEB, {}, web_loss, last=1000)
+    (tmp_path / "log.txt").write_text(first + (tmp_path / "log.txt").read_text())
+    findings = found(tmp_path)
+    assert "divergence" not in findings
+    begins = len(first.splitlines()) + 3
+    assert f"2 runs; the last begins at line {begins}" in findings["several-runs"].message

@@ -36,6 +36,7 @@ THINGS: dict[str, tuple[str, ...]] = {
     "sampling": ("sampling",),
     "start": ("init_from",),
     "training text": ("train_tokens",),
+    "trainer": ("trainer",),
 }
 # The first field of these brings the others with it; without it each of them is a thing of its own.
 LED = ("optimizer", "architecture")
@@ -56,6 +57,8 @@ IDENTITY = ("dataset", "vocab_size", "train_tokens", "val_tokens")
 
 def setting(reading: Reading, field: str) -> Value:
     """A setting of a run, or what its records say of it; None where nothing does."""
+    if field == "trainer":
+        return reading.log.format.name if reading.log is not None else None
     if field == "tokens_per_step":
         return reading.speed.tokens_per_step.value if reading.speed.tokens_per_step is not None else None
     if field == "device":

@@ -21,6 +21,8 @@ from gptwright.record.arrays import Floats
 MOST_POINTS = 12
 # Of fewer evaluations the late half says nothing about their noise.
 LEAST_FOR_NOISE = 6
+# modded-nanogpt does not print its size; seed noise was measured on its own runs.
+SPEEDRUN_PARAMETERS = 124_000_000
 
 
 def loss_curves(a: Reading, b: Reading) -> tuple[Series, Series]:
@@ -69,6 +71,12 @@ def _points(a: Reading, b: Reading, per_step: tuple[float | None, float | None])
     return tuple(Point(float(x), float(u), float(v), error) for x, u, v in zip(common, *values, strict=True))
 
 
+def same_curve(a: Reading, b: Reading) -> bool:
+    """Whether two runs have the same losses at the same steps."""
+    ours, theirs = loss_curves(a, b)
+    return np.array_equal(ours.step, theirs.step) and np.array_equal(ours.value, theirs.value)
+
+
 def _common(amounts: Sequence[Floats]) -> Floats:
     """Amounts at which one curve has a value and the other is not extrapolated, thinned."""
     low, high = max(x[0] for x in amounts), min(x[-1] for x in amounts)
@@ -85,8 +93,10 @@ def _point_error(reading: Reading, curve: Series) -> float:
         late = curve.part(curve.step >= curve.step[-1] / 2)
         noise = noise_of(late.value, late.step)
         own = noise.sd if noise is not None else None
-    parameters = reading.sizes.parameters
-    seed = seed_noise(int(parameters.number) if parameters is not None else None)
+    size = _number(reading.sizes.parameters)
+    if size is None and reading.log is not None and reading.log.format.name == "modded-nanogpt":
+        size = SPEEDRUN_PARAMETERS
+    seed = seed_noise(size)
     return math.hypot(own or 0.0, seed.standard_deviation)
 
 

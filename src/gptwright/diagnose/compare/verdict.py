@@ -7,7 +7,7 @@ import numpy as np
 
 from gptwright import units
 from gptwright.diagnose.compare.outcome import Point, Verdict
-from gptwright.diagnose.compare.points import loss_curves
+from gptwright.diagnose.compare.points import loss_curves, same_curve
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence
@@ -113,6 +113,8 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
     """The first sentence of the finding."""
     last, ahead, changed = both.last, both.ahead, both.changed
     gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {at}"
+    if verdict is Verdict.WITHIN_NOISE and same_curve(*both.runs):
+        return "Both curves are the same to the last digit: one log twice, or a run repeated to the bit."
     if verdict is Verdict.WITHIN_NOISE:
         return f"Within the noise: {ahead} is ahead by {gap}; another seed could turn it around."
     if not last.significant:

@@ -14,7 +14,7 @@ from gptwright.diagnose.speed import INVERSION_TOLERANCE, logged_cut
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import EventKind
+from gptwright.record.evidence import SEVERAL_RUNS, EventKind
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
@@ -187,8 +187,8 @@ def _other_count(reading: Reading) -> Iterator[Verdict]:
         "device-mismatch",
         Severity.WARNING,
         Confidence.LIKELY,
-        f"{stated.text} devices are stated; the log's numbers are those of {processes.text}"
-        f" ({processes.reason}).",
+        f"{stated.text} {'device is' if stated.number == 1 else 'devices are'} stated; the log's numbers are"
+        f" those of {processes.text} ({processes.reason}).",
         [stated, processes],
     )
 
@@ -252,9 +252,34 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def several_runs(reading: Reading) -> Iterator[Verdict]:
+    """A log to which a second run was appended, which begins again at the first step. Everything that is said
+    is of the last run; what happened in those before it, a crash or a divergence, is not. A resume is none.
+    """
+    log = reading.log
+    runs = log.hazards.get(SEVERAL_RUNS, 0) if log is not None else 0
+    if log is None or runs < 2:
+        return
+    lines = [
+        int(table.line[row])
+        for table in (log.train, log.evals)
+        for row in np.flatnonzero(table.segment >= log.last_run_segment)[:1]
+    ]
+    begins = min(lines)
+    yield finding(
+        "several-runs",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The log holds {runs} runs; the last begins at line {begins}, and what is said here is of that one.",
+        [logged("runs", runs, begins), reading.progress.first_step],
+        actions=[Action("Give each run a log of its own, and diagnose those before it by themselves.")],
+    )
+
+
 RULES = (
     Rule("batch-mismatch", batch_mismatch),
     Rule("config-mismatch", config_mismatch),
     Rule("device-mismatch", device_mismatch),
     Rule("incomplete-log", incomplete_log),
+    Rule("several-runs", several_runs),
 )

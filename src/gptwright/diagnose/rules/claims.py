@@ -33,12 +33,30 @@ QUANTITY = re.compile(rf"(?<![\w.,-]){NUMBER}\s?{SCALE}(?![\w.])", re.IGNORECASE
 # A size in a name: gpt2-124M, run_350m, "out-1.5B".
 SIZE_IN_NAME = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([MmBb])(?![A-Za-z0-9])")
 SIZE_WORDS = re.compile(
-    r"^\W{0,2}(?:\w+\s){0,1}?(?:param(?:eter)?s?|weights|network|net|model|gpt)\b", re.IGNORECASE
-)
-SIZE_BEFORE = re.compile(
-    r"\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}(?:(?:size|of|is|has|with|about|around|roughly|be)\W{1,3}){0,3}\W*$",
+    r"^\W{0,2}(?:\w+\s){0,1}?(?:param\w{0,8}|weights|network|net|model|gpt|transformer|llm|lm)\b",
     re.IGNORECASE,
 )
+SIZE_BEFORE = re.compile(
+    r"\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}"
+    r"(?:(?:size|count|of|is|has|with|about|around|roughly|be)\W{1,3}){0,3}\W*$",
+    re.IGNORECASE,
+)
+# "GPT-2 small (124M)", "gpt2-medium, 350M".
+MODEL_NAME_BEFORE = re.compile(
+    r"\b(?:nano)?gpt[- ]?\d?(?:[- ](?:mini|nano|small|medium|large|xl))?[\s,:(~≈]{1,4}$", re.IGNORECASE
+)
+# A comment that is nothing but a size: "124M", "~ 0.35B".
+ONLY_A_SIZE = re.compile(r"^\W*\d+(?:\.\d+)?\s?[MB]\W*$")
+SHAPE_FIELDS = ("n_layer", "n_head", "n_embd", "model_type")
+# Words that make a number another model's, another time's or nobody's: "smaller than the 124M model".
+NOT_OF_THIS_RUN = re.compile(
+    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|used to be|formerly"
+    r"|previously|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of"
+    r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
+    re.IGNORECASE,
+)
+# A rule's number in a line of its own; beside a setting it is a claim about that.
+OF_A_RULE = re.compile(r"\b(?:chinchilla|optimal|optimum|target)\b", re.IGNORECASE)
 TOKEN_WORDS = re.compile(r"^\W{0,2}(?:\w+\s){0,2}?(?:tokens?|toks?|characters|chars)\b", re.IGNORECASE)
 TOKENS_BEFORE = re.compile(r"\btokens?\W+(?:(?:be|is|are|about|around|roughly)\W+){0,2}$", re.IGNORECASE)
 # "12 batch size * 1024 block size * 5 gradaccum = 491,520": what a product of batch settings comes to.
@@ -61,6 +79,12 @@ EFFECTIVE_BATCH = re.compile(
     r"\b(?:effective|global|total|real)\W+batch(?:\W?size)?(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
 )
 STEPS = re.compile(r"^\W{0,2}(?:steps|iters|iterations|updates)\b", re.IGNORECASE)
+# "50k steps in total", "train for ~50,000 iterations", and nothing else.
+IN_ALL = re.compile(
+    r"\b(?:total|in all|altogether)\b"
+    r"|^\W*(?:(?:train|run)s?\s(?:for\s)?)?(?:about\s|around\s)?\W*\d[\d.,_]*\s?k?\s\w+\W*$",
+    re.IGNORECASE,
+)
 PART_OF_THE_RUN = re.compile(
     r"\b(?:every|each|first|after|per|last|at|by|until|warm\W?up|decay)\W+$", re.IGNORECASE
 )
@@ -127,7 +151,8 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     """A claimed model size is held against every way of counting: nanoGPT's (without the position table), all
     parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
     the rounding of the claim, so "124M" and "125M" for GPT-2 small are both right. Claims are read where a
-    number with M or B stands before a word such as parameters, weights or model, and in run and folder names.
+    number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
+    beside the shape, and in run and folder names; not where the words before it say that it is another's.
     Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
     """
     counted, config = reading.sizes.parameters, reading.evidence.config
@@ -169,9 +194,20 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
 
 def _about_size(claim: Claim) -> bool:
     """Whether a claim is about the model's size: a large number beside a word for a model, not of tokens."""
-    if claim.value < 1e5 or TOKEN_WORDS.match(claim.after):
+    if claim.value < 1e5 or TOKEN_WORDS.match(claim.after) or _of_another_run(claim):
         return False
-    return bool(SIZE_WORDS.match(claim.after) or SIZE_BEFORE.search(claim.before))
+    if SIZE_WORDS.match(claim.after) or SIZE_BEFORE.search(claim.before):
+        return True
+    comment = claim.comment
+    if comment.field in SHAPE_FIELDS:
+        return bool(ONLY_A_SIZE.match(comment.text) or MODEL_NAME_BEFORE.search(claim.before))
+    return comment.field is None and bool(MODEL_NAME_BEFORE.search(claim.before))
+
+
+def _of_another_run(claim: Claim) -> bool:
+    """Whether the words before a number say that it is not this run's."""
+    of_a_rule = claim.comment.field is None and OF_A_RULE.search(claim.before)
+    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before))
 
 
 def stale_comment(reading: Reading) -> Iterator[Verdict]:
@@ -186,7 +222,7 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
         return
     for comment in config.comments:
         for claim in claims_in(comment):
-            truths = _truths(reading, claim)
+            truths = [] if _of_another_run(claim) else _truths(reading, claim)
             if truths and not claim.agrees(*(truth.number for truth in truths)):
                 nearest = min(truths, key=lambda truth: abs(math.log(truth.number / claim.value)))
                 yield finding(
@@ -255,10 +291,10 @@ def _warmup(reading: Reading, claim: Claim) -> list[Fact]:
 
 
 def _steps_of_the_run(reading: Reading, claim: Claim) -> list[Fact]:
-    """Steps beside max_iters or lr_decay_iters, or in all: "~50k steps in total"."""
+    """Steps beside max_iters or lr_decay_iters, or in all."""
     steps = reading.settings.given.get("max_iters")
     own = claim.comment.field in ("max_iters", "lr_decay_iters")
-    in_all = re.search(r"\b(?:total|in all|altogether)\b", claim.comment.text, re.IGNORECASE)
+    in_all = IN_ALL.search(claim.comment.text)
     if steps is None or not STEPS.match(claim.after) or not (own or in_all):
         return []
     if PART_OF_THE_RUN.search(claim.before):

@@ -248,10 +248,10 @@ def small_val_split(reading: Reading) -> Iterator[Verdict]:
 def noisy_eval(reading: Reading) -> Iterator[Verdict]:
     """A printed loss is a mean over eval_iters × batch_size windows and carries their standard error;
     trainers of nanoGPT's kind draw new windows every time, so two printed losses differ by 2·√2 times it for
-    no reason. It fires above 0.02 nats, where differences between recipes (0.01 to 0.05) can no longer be
-    read. The error is taken from the log where it is printed, else from the design; the scatter of the
-    printed losses around their trend is shown beside it. Source: per-window scatter from public logs
-    (docs/scaling.md).
+    no reason; of a trainer that evaluates the same windows every time it is not said. It fires above 0.02
+    nats, where differences between recipes (0.01 to 0.05) can no longer be read. The error is taken from the
+    log where it is printed, else from the design; the scatter of the printed losses around their trend is
+    shown beside it. Source: per-window scatter from public logs (docs/scaling.md).
     """
     val = val_loss(reading)
     error, source = printed_error(reading), "printed"
@@ -260,7 +260,8 @@ def noisy_eval(reading: Reading) -> Iterator[Verdict]:
         error, source = (
             (design.of_mean, "by eval_iters × batch_size windows") if design is not None else (None, "")
         )
-    if error is None or len(val) < 3 or error <= NOISY_EVALUATION:
+    same = reading.log is not None and reading.log.format.evaluates_same_windows
+    if error is None or same or len(val) < 3 or error <= NOISY_EVALUATION:
         return
     late = val.part(val.step >= val.step[-1] / 2)
     noise = noise_of(late.value, late.step)

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.allocations import TRIED, allocation_bytes, decode_allocation
+from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
+from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
@@ -54,6 +55,11 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+# What torch's message says that this process itself holds, in its newer and its older form.
+HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
+MOST_OF_IT = 0.5
+
+
 def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     """A loss of NaN or infinity never comes back by itself: every update after it is lost. Said is where it
     began, what came before it (the last number, the gradient norm, an evaluation), and what usually causes it
@@ -85,7 +91,8 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         place = "step" if reading.steps_are_known else "training line"
         message += f" The last number is {log.train.loss[last]:.4f} at {place} {log.train.step[last]}."
     causes = [
-        Cause(
+        rate_cause(
+            reading,
             "a learning rate too high for this batch, or a batch that blew the gradient up",
             Confidence.POSSIBLE,
         )
@@ -166,22 +173,22 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
         message + ".",
         [*evidence, *reading.settings.facts("batch_size", "block_size", "vocab_size", "compile")],
         causes=causes,
-        actions=_fitting(reading, micro),
+        actions=_fitting(reading, micro, event),
     )
 
 
-def _fitting(reading: Reading, micro: int | None) -> list[Action]:
+def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
     """The largest micro-batch that fits the device, at the same tokens per step."""
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
     spec, total = reading.machine.spec, device_memory(reading)
-    if reading.sizes.shape is None or micro is None or spec is None or reading.machine.dtype is None:
+    known = reading.sizes.shape is not None and spec is not None and reading.machine.dtype is not None
+    if not known or micro is None or total is None:
         return [
             Action("Halve batch_size and double gradient_accumulation_steps: the same run in less memory.")
         ]
-    if total is None:
-        return []
     actions = []
-    ways = (reading.settings.flag("compile") is not False and spec.compiles, spec.compiles)
+    compiles = spec is not None and spec.compiles
+    ways = (reading.settings.flag("compile") is not False and compiles, compiles)
     for compiled in dict.fromkeys(ways):
         fitting = most_that_fits(reading, compiled=compiled) or 0
         most = cut_of(micro * accumulation, at_most=min(fitting, micro))
@@ -197,14 +204,20 @@ def _fitting(reading: Reading, micro: int | None) -> list[Action]:
                     f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
                 )
             )
-    return actions or [_beside_the_model(reading, micro, total)]
+    return actions or [_beside_the_model(reading, micro, total, event)]
 
 
-def _beside_the_model(reading: Reading, micro: int, total: Fact) -> Action:
+def _beside_the_model(reading: Reading, micro: int, total: Fact, event: Event) -> Action:
     """What to do where no smaller micro-batch is the answer: this one should fit, or none does."""
     compiled = reading.settings.flag("compile") is not False and reading.machine.spec is not None
     fitting = most_that_fits(reading, compiled=compiled)
     if fitting is not None and fitting >= micro:
+        held = HELD.search(event.text)
+        if held is not None and float(held[1]) * UNITS[held[2]] > MOST_OF_IT * total.number:
+            return Action(
+                f"{held[1]} {held[2]} of {total.text} were this run's own, so no other process is to blame:"
+                " halve batch_size and double gradient_accumulation_steps."
+            )
         return Action(
             f"Micro-batches of {micro} should fit {total.text}: look for another process on the device"
             " (nvidia-smi), then halve batch_size and double gradient_accumulation_steps."

@@ -1,15 +1,25 @@
 """The training loss by itself: where it starts, whether it falls, jumps, or goes back up."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
+from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
-from gptwright.diagnose.scale import ABOVE_UNIFORM, first_loss, first_train_loss, loss_scale, uniform_loss
+from gptwright.diagnose.scale import (
+    ABOVE_UNIFORM,
+    FAR_ABOVE_UNIFORM,
+    first_loss,
+    first_train_loss,
+    loss_scale,
+    other_unit,
+    uniform_loss,
+)
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
 from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
 from gptwright.facts import Fact, logged
@@ -19,6 +29,8 @@ from gptwright.findings import Action, Cause, Confidence, Severity
 CLOSE = 0.02
 # Far below ln(vocabulary), where one micro-batch scatters by 0.2.
 BELOW_UNIFORM = 0.35
+# What turns another unit into nats.
+IN_NATS = {"perplexity": "its logarithm is the loss", "bits": "times 0.693 it is the loss"}
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
 MANY_SPIKES = 3
 # Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
@@ -86,8 +98,17 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
     # Nobody called these weights fresh: that they are not is the reading, and no fault.
     from_elsewhere = not above and not _called_fresh(reading)
     if above:
+        unit = other_unit(reading)
         causes = [
-            Cause("weights are initialized too large, or the output layer is", Confidence.LIKELY),
+            *(
+                [Cause(f"it is printed as {unit}, not in nats: {IN_NATS[unit]}", Confidence.LIKELY)]
+                if unit
+                else []
+            ),
+            Cause(
+                "weights are initialized too large, or the output layer is",
+                Confidence.POSSIBLE if unit else Confidence.LIKELY,
+            ),
             Cause("targets do not belong to the inputs", Confidence.POSSIBLE),
         ]
     else:
@@ -141,7 +162,8 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             *reading.settings.facts("warmup_iters", "learning_rate"),
         ],
         causes=[
-            Cause(
+            rate_cause(
+                reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
                 Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
             ),
@@ -184,7 +206,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         message,
         evidence,
         causes=[
-            Cause("the learning rate is too high for this model and batch", Confidence.LIKELY),
+            rate_cause(reading, "the learning rate is too high for this model and batch", Confidence.LIKELY),
             Cause("attention or output logits grew without bound", Confidence.POSSIBLE),
         ],
         actions=[
@@ -250,7 +272,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
         [loss.fact(row)],
         causes=[
             Cause("a batch of unusual text", Confidence.POSSIBLE),
-            Cause("a learning rate at its upper limit", Confidence.POSSIBLE),
+            rate_cause(reading, "a learning rate at its upper limit", Confidence.POSSIBLE),
         ],
         actions=[
             Action("Lower learning_rate or grad_clip.", _lower_rate(reading))
@@ -352,23 +374,35 @@ def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
 def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
     """A validation loss above ln(vocabulary) is worse than guessing: the model is sure of the wrong tokens.
     At the start every model is slightly above it, so evaluations count only once training loss has fallen
-    well below. Source: arithmetic.
+    well below. Where both are a third above it, they are no losses in nats: a perplexity, or a sum. Source:
+    arithmetic.
     """
     val, uniform, train = val_loss(reading), uniform_loss(reading), eval_train_loss(reading)
     if uniform is None or not len(val) or val.step[-1] < 2:
         return
     last = val.value[-1]
     trained = train if len(train) else train_loss(reading)
-    if last <= uniform.number + 0.05 or not len(trained) or trained.value[-1] > uniform.number - 0.5:
+    if last <= uniform.number + 0.05 or not len(trained):
         return
+    no_loss = trained.value[-1] > FAR_ABOVE_UNIFORM * uniform.number < last / FAR_ABOVE_UNIFORM
+    if not no_loss and trained.value[-1] > uniform.number - 0.5:
+        return
+    if no_loss and training_rise(reading) is not None:
+        return
+    beside = ", and so is training: this is no loss in nats" if no_loss else ""
     yield finding(
         "worse-than-uniform",
-        Severity.ERROR,
+        Severity.WARNING if no_loss else Severity.ERROR,
         Confidence.CERTAIN,
         f"Validation is {last:.4f} at step {val.step[-1]:,}, above {uniform.text} = {uniform.reason}, which"
-        " guessing gives.",
+        f" guessing gives{beside}.",
         [val.fact(len(val) - 1), uniform, trained.fact(len(trained) - 1)],
         causes=[
+            Cause(f"it is a perplexity, of a loss of {math.log(last):.2f}", Confidence.LIKELY),
+            Cause("it is a sum over micro-batches or processes", Confidence.POSSIBLE),
+        ]
+        if no_loss
+        else [
             Cause("the model has memorized the training text", Confidence.POSSIBLE),
             Cause("validation was tokenized differently, or the loss is summed", Confidence.POSSIBLE),
         ],

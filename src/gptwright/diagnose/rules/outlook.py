@@ -5,15 +5,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.reference import LossBand, floor
+from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.forecast import forecast_run, peak_rate
+from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.failures import non_finite_loss
+from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
 from gptwright.diagnose.rules.schedule import long_plan
-from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import train_loss, val_loss
+from gptwright.diagnose.scale import loss_scale, other_unit
+from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
 
@@ -21,6 +24,14 @@ from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unk
 BEYOND = 0.05
 # Below the band of every recipe by this much: recipes that are not public yet gain less in a year.
 BEYOND_ANY = 0.15
+# Further above than any recipe without a fault: a fifth of the loss is ten times the tokens at GPT-2's size.
+FAR_ABOVE = 1.2
+# A table of pairs of Shakespeare's characters, trained, has 2.45 to 2.5 in training and validation.
+PAIRS = (2.4, 2.6)
+PAIRS_IN_WORDS = (
+    " It stays at the 2.45 to 2.5 that a table of pairs of characters reaches: the model uses the character"
+    " before and nothing else."
+)
 PLATEAU = re.compile(
     r"plateau|flat|stagnat|converge|no(?:t)? (?:longer )?(?:improv|go(?:ing)? down)|stopped"
     r" (?:falling|improving)|levell?ed",
@@ -30,6 +41,8 @@ PLATEAU = re.compile(
 NOT_FINISHED = 1.1
 # A gain of less is not worth a day to anybody, and is within the seed noise of small models.
 WORTH_A_RUN = 0.02
+# Values of a curve that a slope with its interval needs.
+FEWEST_FLAT = 8
 # A change over all that is shown of at most this much is a plateau.
 NEGLIGIBLE = 0.01
 
@@ -80,30 +93,56 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
     """The best validation of a run is held against the band that the nearest public curve gives for this
     model, data and number of tokens with a plain recipe. Above the band the recipe, not the size, costs
     something. Runs that broke (NaN, diverged, stuck) are told so by their own rules. It needs a named dataset
-    with a curve and the same kind of vocabulary. Source: the public runs in arithmetic/reference_curves.toml;
-    docs/scaling.md says how the band was checked.
+    with a curve and the same kind of vocabulary. A loss over Shakespeare's characters that stays at that of
+    pairs of characters is named: the model uses the last character and no more. Source: the public runs in
+    arithmetic/reference_curves.toml; docs/scaling.md says how the band was checked.
     """
     val = val_loss(reading)
-    if not len(val) or loss_scale(reading) > 1:
+    if not len(val) or loss_scale(reading) > 1 or other_unit(reading) or _broke(reading):
         return
     best = int(np.argmin(val.value))
     band = reference_band(reading, int(val.step[best]), recipe_of(reading))
-    if band is None:
+    if band is None or val.value[best] <= band.high + BEYOND:
         return
-    if val.value[best] <= band.high + BEYOND or val.value[best] > 1.5 * band.high:
-        return
+    far = bool(val.value[best] > FAR_ABOVE * band.high)
+    pairs = _stays_at_pairs(reading)
     yield finding(
         "above-reference",
         Severity.WARNING,
-        Confidence.POSSIBLE,
-        f"Validation {val.value[best]:.4f} is above the {band.low:.2f} to {band.high:.2f} that such a model"
-        f" reaches on this data after as many tokens ({band.basis}).",
-        [val.fact(best), _band_fact(band), reading.settings.get("dataset"), reading.progress.tokens_seen],
+        Confidence.LIKELY if far else Confidence.POSSIBLE,
+        f"Validation {val.value[best]:.4f} is {'far ' if far else ''}above the {band.low:.2f} to"
+        f" {band.high:.2f} that such a model reaches on this data after as many tokens ({band.basis})."
+        + (PAIRS_IN_WORDS if pairs else ""),
+        [
+            val.fact(best),
+            _band_fact(band),
+            reading.settings.get("dataset"),
+            reading.progress.tokens_seen,
+            *rate_evidence(reading),
+        ],
         causes=[
-            Cause("the learning rate does not fit the batch", Confidence.POSSIBLE),
-            Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
+            rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
+            Cause("attention does not reach earlier tokens: its mask or positions", Confidence.POSSIBLE)
+            if pairs
+            else Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
         ],
     )
+
+
+def _broke(reading: Reading) -> bool:
+    """Whether the run broke or learned nothing, which has rules of its own."""
+    rules = (non_finite_loss, divergence, stuck_loss, worse_than_uniform)
+    return any(isinstance(verdict, Finding) for rule in rules for verdict in rule(reading))
+
+
+def _stays_at_pairs(reading: Reading) -> bool:
+    """Whether the later half of a run over Shakespeare's characters stays at the loss of pairs of them."""
+    dataset, val = reading.settings.get("dataset"), val_loss(reading)
+    if dataset is None or dataset_family(str(dataset.value)) != "shakespeare-char" or len(val) < 4:
+        return False
+    low, high = PAIRS
+    late = val.value[len(val) // 2 :]
+    return bool(late.min() >= low and late.max() <= high)
 
 
 def _band_fact(band: LossBand) -> Fact:
@@ -126,7 +165,8 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         return
     steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
-    if any(isinstance(verdict, Finding) for verdict in below_reference(reading)):
+    rules = (below_reference, worse_than_uniform)
+    if other_unit(reading) or any(isinstance(found, Finding) for rule in rules for found in rule(reading)):
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
     longer = round(1.5 * steps.number)
@@ -170,18 +210,16 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
     note, loss = reading.settings.get("note"), train_loss(reading)
     if note is None or not PLATEAU.search(str(note.value)) or len(loss) < 5:
         return
-    val = val_loss(reading)
-    curve = val if len(val) >= 8 else loss
-    # What is claimed is about the end; the later half of a whole run, all of a short stretch.
-    half = curve.part(curve.step >= (curve.step[0] + curve.step[-1]) / 2)
-    curve = half if len(half) >= 8 and curve.step[0] < curve.step[-1] / 2 else curve
+    curve = _claimed_flat(val_loss(reading), loss)
     reasons, evidence = [], [note, curve.fact(0), curve.fact(len(curve) - 1)]
     line, noise = slope(curve.step, curve.value), noise_of(curve.value, curve.step)
     span = int(curve.step[-1] - curve.step[0])
     if line is not None and noise is not None:
         reasons.append(
-            f"{len(curve)} values that scatter by {noise.sd:.2f} leave a change of {line.low * span:+.3f} to"
-            f" {line.high * span:+.3f} over the {span:,} steps shown"
+            f"it fell by {-line.per_step * span:.2f} over the last {span:,} steps"
+            if line.high * span < -WORTH_A_RUN
+            else f"{len(curve)} values that scatter by {noise.sd:.2f} leave a change of"
+            f" {line.low * span:+.3f} to {line.high * span:+.3f} over the {span:,} steps shown"
         )
         evidence.append(
             derived("scatter", noise.sd, f"of {len(curve)} values around their trend", unit="nats")
@@ -209,6 +247,19 @@ def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
         "Is the loss really flat?",
         "evaluations with their error over a longer stretch, after the learning rate has decayed",
     )
+
+
+def _claimed_flat(val: Series, lines: Series) -> Series:
+    """What a claim is about: the later half of validation, of the lines where that has too few values, or all
+    of a short stretch.
+    """
+    for curve in (val, lines):
+        if not len(curve) or curve.step[0] >= curve.step[-1] / 2:
+            continue
+        half = curve.part(curve.step >= (curve.step[0] + curve.step[-1]) / 2)
+        if len(half) >= FEWEST_FLAT:
+            return half
+    return val if len(val) >= FEWEST_FLAT else lines
 
 
 def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:

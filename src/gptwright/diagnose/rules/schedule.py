@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gptwright.arithmetic.scaling import value_of_next_pass
 from gptwright.diagnose.length import sensible_length
+from gptwright.diagnose.rate import rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
@@ -192,6 +193,33 @@ def _reference_batch(reading: Reading) -> float:
     return float(min(REFERENCE_TOKENS, BATCH_AT * (tokens.number / BATCH_AT_TOKENS) ** BATCH_EXPONENT))
 
 
+def high_learning_rate(reading: Reading) -> Iterator[Verdict]:
+    """A rate of more than three times the highest that tuned AdamW runs of this width use (1.8e-3 at width
+    768, proportionally more for narrower networks). It is said of a plan only: what such a rate did to a run,
+    its log shows, and divergence, stuck-loss or above-reference then name it as the cause. Sources: GPT-3's
+    table of rates; tuned public runs of 124M; Wortsman et al. 2023 (arXiv 2309.14322) on where training
+    without QK norm becomes unstable.
+    """
+    evidence = rate_evidence(reading)
+    if not evidence or reading.log is not None:
+        return
+    rate, tuned = evidence
+    yield finding(
+        "high-learning-rate",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"A learning rate of {rate.number:g} is {rate.number / tuned.number:.2g} times the highest that is"
+        f" known to train at this width, {tuned.number:g}: expect spikes, a loss that stays high, or NaN.",
+        [rate, tuned, *reading.settings.facts("n_embd")],
+        actions=[
+            Action(
+                f"Begin at {tuned.number / 3:.1e} and go up.",
+                {"learning_rate": float(f"{tuned.number / 3:.1e}")},
+            )
+        ],
+    )
+
+
 def many_epochs(reading: Reading) -> Iterator[Verdict]:
     """Up to about four passes over the data a repeated token is worth a fresh one; over sixteen it is worth
     two thirds of one on average, over forty 0.38, and all passes together are never worth more than 16
@@ -227,5 +255,6 @@ RULES = (
     Rule("long-plan", long_plan),
     Rule("schedule-mismatch", schedule_mismatch),
     Rule("small-batch-for-lr", small_batch_for_lr),
+    Rule("high-learning-rate", high_learning_rate),
     Rule("many-epochs", many_epochs),
 )

@@ -8,6 +8,7 @@ from gptwright import units
 from gptwright.diagnose.cuts import cut_of, most_that_fits
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.agreement import device_mismatch
 from gptwright.diagnose.sizes import usual_shape
 from gptwright.diagnose.timing import clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
@@ -177,8 +178,9 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
     supports it), in its best dtype and with a well filled micro-batch. Below the lower edge of that, which
     holds every published run that it was checked on, causes are listed by the evidence for them: bfloat16
     that is only emulated, not compiled, micro-batches too small, float32, a vocabulary that is not a multiple
-    of 64. Models under 30M parameters are left alone: launches and memory bound them by nature. Source:
-    docs/throughput.md (the model and the runs that it was fitted on).
+    of 64. Models under 30M parameters are left alone: launches and memory bound them by nature; so is a run
+    whose log names another device than the stated one. Source: docs/throughput.md (the model and the runs
+    that it was fitted on).
     """
     mfu, peak, spec, parameters = (
         reading.mfu,
@@ -188,7 +190,7 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
     )
     if mfu is None or peak is None or spec is None or parameters is None or reading.machine.dtype is None:
         return
-    if parameters.number < SMALL_MODEL:
+    if parameters.number < SMALL_MODEL or any(True for _ in device_mismatch(reading)):
         return
     shape = reading.settings.shape() or usual_shape(parameters.number, reading.settings)
     low, likely, _ = reachable_mfu(

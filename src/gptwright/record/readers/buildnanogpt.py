@@ -53,6 +53,7 @@ BUILD_NANOGPT = Reader(
         has_dropout=False,
         evaluates_train=False,
         time_includes_evaluation=True,
+        evaluates_same_windows=True,
         gpt2_shaped=True,
         defaults=DEFAULTS,
     ),

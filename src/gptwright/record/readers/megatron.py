@@ -79,6 +79,14 @@ MEGATRON = Reader(
             r"(?>.{0,100}?lm loss: ){loss} \|(?:(?>[^|]{0,60}\|){0,3}? grad norm: {grad_norm} \|)?"
             r"(?:(?>[^|]{0,60}\|){0,4}? number of skipped iterations: +{skipped} \|)?",
         ),
+        # Where no iteration of an interval had a loss, none is printed, but how many were NaN is.
+        Shape(
+            "train",
+            r"iteration +{step}/ *{planned_steps} \|(?>.{0,200}?elapsed time per iteration \(ms\): ){ms} \|"
+            r"(?>.{0,200}?learning rate: ){learning_rate} \|(?>.{0,100}?global batch size: +){sequences} \|"
+            r"(?:(?> (?:loss scale|grad norm|num zeros|params norm)[^|]{0,60}\|)){0,4}?"
+            r" number of skipped iterations: +{skipped} \| number of {loss} iterations: +[1-9]\d{0,9} \|",
+        ),
         Shape("eval", r"validation loss at iteration {step}[^|]{0,40}\| lm loss value: {val_loss} \|"),
     ),
     headers=(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gptwright.errors import RunError
-from gptwright.record.evidence import EventKind, LogEvidence
+from gptwright.record.evidence import SEVERAL_RUNS, EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
@@ -214,7 +214,7 @@ def evidence_of(
     resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
     segments = Segments(train, evals, build.process_starts, resumes)
     if segments.runs > 1:
-        build.hazards["runs in one file"] = segments.runs
+        build.hazards[SEVERAL_RUNS] = segments.runs
     return LogEvidence(
         format=log_format,
         path=name,

@@ -1,0 +1,126 @@
+"""What broke: memory that ran out, dtypes that a device lacks, losses that are gone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gptwright.findings import Finding
+from tests.diagnose.rules.nanogpt_run import WEB, found, web_loss, write_run
+
+SMALL = (
+    "n_layer = 12\nn_head = 12\nn_embd = 768\nblock_size = 1024\n"
+    "batch_size = 8\ngradient_accumulation_steps = 64\n"
+)
+HEAD = "tokens per iteration will be: 524,288\nnumber of parameters: 123.59M\n"
+ON_APPLE = (
+    "RuntimeError: MPS backend out of memory (MPS allocated: 16.02 GB, other allocations: 384.00 KB, max"
+    " allowed: 18.13 GB). Tried to allocate 1.54 GB on private pool."
+)
+ON_CARD = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.54 GiB. GPU 0 has a total capacity of"
+    " 11.99 GiB of which 0 bytes is free. Of the allocated memory {} is allocated by PyTorch, and 0.40 GiB is"
+    " reserved by PyTorch but unallocated."
+)
+
+
+def findings(folder: Path, log: str, device: str, config: str = "", **facts: object) -> dict[str, Finding]:
+    (folder / "log.txt").write_text(HEAD + log + "\n")
+    (folder / "config.py").write_text(SMALL + config)
+    stated = {"device": device, "vocab_size": 50304, **facts}
+    (folder / "facts.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in stated.items()))
+    return found(folder)
+
+
+def test_apples_allocator_writes_gb_for_gib(tmp_path: Path) -> None:
+    """8·1024·50304·4 bytes are 1.535 GiB, which Apple's allocator prints as 1.54 GB."""
+    memory = findings(tmp_path, ON_APPLE, "Apple M1 Pro", "device = 'mps'\ndtype = 'bfloat16'\n")
+    assert "8·1024·50304·4" in memory["out-of-memory"].message
+    assert "logits" in memory["out-of-memory"].causes[0].text
+    assert "Halve batch_size" in memory["out-of-memory"].actions[0].text
+
+
+@pytest.mark.parametrize(("held", "another"), [("9.90 GiB", False), ("2.10 GiB", True)])
+def test_another_process_is_suspected_only_where_this_one_held_little(
+    tmp_path: Path, held: str, another: bool
+) -> None:
+    """Compiled, micro-batches of 8 need 6.9 GiB: that they did not fit 12 GB needs a reason."""
+    memory = findings(tmp_path, ON_CARD.format(held), "RTX 4070", "compile = True\n")["out-of-memory"]
+    assert ("look for another process" in memory.actions[0].text) is another
+    assert ("no other process is to blame" in memory.actions[0].text) is not another
+
+
+@pytest.mark.parametrize(
+    ("device", "setting", "expected"),
+    [
+        ("Tesla T4", "cuda", True),
+        ("Apple M1 Pro", "mps", False),
+        ("Apple M1 Pro", None, False),
+        ("Tesla T4", "cpu", False),
+    ],
+)
+def test_nanogpt_ignores_its_dtype_without_cuda(
+    tmp_path: Path, device: str, setting: str | None, expected: bool
+) -> None:
+    """Its train.py autocasts on CUDA alone: on Apple's GPUs and on CPUs it multiplies in float32."""
+    config = "dtype = 'bfloat16'\n" + (f"device = {setting!r}\n" if setting else "")
+    log = "iter 0: loss 10.9000, time 1000.00ms, mfu -100.00%"
+    assert ("bf16-emulated" in findings(tmp_path, log, device, config)) is expected
+
+
+def test_intervals_of_nan_iterations_are_no_numbers(tmp_path: Path) -> None:
+    """Megatron-LM prints no loss for an interval that had none, but how many iterations were NaN."""
+    line = (
+        " iteration {:8d}/  500000 | consumed samples: {:12d} | elapsed time per iteration (ms): 4320.1 |"
+        " learning rate: 1.5E-04 | global batch size:   256 |{} loss scale: 1.0 | grad norm: {} |"
+        " number of skipped iterations: {:3d} | number of nan iterations: {:3d} |"
+    )
+    good = [
+        line.format(n, n * 256, f" lm loss: {9 - n / 1000:.6E} |", 0.9, 0, 0) for n in range(100, 1001, 100)
+    ]
+    skipped = [line.format(1100, 1100 * 256, "", "inf", 100, 0)]
+    bad = [line.format(n, n * 256, "", "nan", 100, 100) for n in range(1200, 1501, 100)]
+    (tmp_path / "log.txt").write_text("\n".join([*good, *skipped, *bad]) + "\n")
+    loss = found(tmp_path)["non-finite-loss"]
+    assert "from step 1200 on" in loss.message
+    assert "8.0000 at step 1000" in loss.message
+
+
+def test_a_run_that_lost_what_it_had_learned_is_not_stuck(tmp_path: Path) -> None:
+    """It was at 3.7 before it rose to 7.3 and stayed: it diverged, and it had learned context."""
+
+    def curve(step: float) -> float:
+        return web_loss(step) if step < 2400 else 7.3
+
+    said = found(write_run(tmp_path, WEB, {"dataset": "openwebtext"}, curve))
+    assert "divergence" in said
+    assert "stuck-loss" not in said
+
+
+def test_a_device_that_the_log_contradicts_is_not_accused_of_being_slow(tmp_path: Path) -> None:
+    """45 TFLOP/s are 14 % of the stated A100 and 63 % of the RTX 3090 that the log names."""
+    write_run(tmp_path, WEB, {"device": "A100"}, web_loss, last=1000, tflops=45.0)
+    assert "low-mfu" in found(tmp_path)
+    (tmp_path / "log.txt").write_text(nanochat(45e12))
+    said = found(tmp_path)
+    assert "device-mismatch" in said
+    assert "low-mfu" not in said
+
+
+def nanochat(flops: float) -> str:
+    """A nanochat log of 286M parameters at so many FLOP/s."""
+    head = [
+        "GPU: NVIDIA GeForce RTX 3090 | Peak FLOPS (BF16): 7.10e+13",
+        "Vocab size: 32,768",
+        "Number of parameters: 286,261,730",
+        "Estimated FLOPs per token: 8.870000e+08",
+        "Total batch size 65,536 => gradient accumulation steps: 4",
+    ]
+    seconds = 65536 * 8.87e8 / flops
+    lines = [
+        f"step {n:05d}/02000 ({n / 20:.2f}%) | loss: {10 - n / 400:.6f} | lrm: 1.00"
+        f" | dt: {seconds * 1e3:.2f}ms | tok/sec: {65536 / seconds:,.0f}"
+        f" | bf16_mfu: {flops / 7.1e11:.2f} | total time: {n / 60:.2f}m"
+        for n in range(400)
+    ]
+    return "\n".join([*head, *lines]) + "\n"

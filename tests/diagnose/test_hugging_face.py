@@ -1,0 +1,43 @@
+"""Hugging Face's names for settings, and what its accumulation means on several devices."""
+
+from pathlib import Path
+
+import pytest
+
+from gptwright.diagnose.reading import read_run
+from gptwright.record.open_run import open_run
+
+OWN_NAMES = (
+    "per_device_train_batch_size = 8\ngradient_accumulation_steps = 4\nmax_seq_length = 512\n"
+    "max_steps = 3000\nlr = 5e-4\nwarmup_steps = 100\nhidden_size = 512\n"
+    "num_hidden_layers = 6\nnum_attention_heads = 8\n"
+)
+
+
+@pytest.mark.parametrize(("devices", "tokens"), [(1, 8 * 4 * 512), (2, 2 * 8 * 4 * 512)])
+def test_each_device_accumulates_by_itself(tmp_path: Path, devices: int, tokens: int) -> None:
+    lines = [
+        f"{{'loss': {9 - n / 100:.4f}, 'grad_norm': 0.8, 'learning_rate': 0.0004, 'epoch': {n / 100:.2f}}}"
+        for n in range(1, 60)
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.py").write_text(OWN_NAMES)
+    (tmp_path / "facts.toml").write_text(f'device_count = {devices}\ndevice = "RTX 4090"\n')
+    reading = read_run(open_run(str(tmp_path)))
+    assert reading.speed.tokens_per_step is not None
+    assert reading.speed.tokens_per_step.number == tokens
+    settings = reading.settings
+    numbers = [
+        settings.number(name) for name in ("learning_rate", "warmup_iters", "n_embd", "n_layer", "n_head")
+    ]
+    assert numbers == [5e-4, 100, 512, 6, 8]
+
+
+def test_nanogpts_names_mean_all_devices(tmp_path: Path) -> None:
+    lines = [f"iter {n}: loss {9 - n / 100:.4f}, time 100.00ms" for n in range(0, 600, 10)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.py").write_text("batch_size = 8\ngradient_accumulation_steps = 4\nblock_size = 512\n")
+    (tmp_path / "facts.toml").write_text("device_count = 2\n")
+    reading = read_run(open_run(str(tmp_path)))
+    assert reading.speed.tokens_per_step is not None
+    assert reading.speed.tokens_per_step.number == 8 * 4 * 512
