@@ -41,10 +41,11 @@ def test_large_logits_are_offered_in_chunks() -> None:
         {"batch_size": 8, "gradient_accumulation_steps": 60},
         {"compile": True},
         {"loss_chunk": 512},
+        {"gradient_checkpointing": True},
     ]
 
 
-@pytest.mark.parametrize("change", [{"compile": True}, {"loss_chunk": 512}])
+@pytest.mark.parametrize("change", [{"compile": True}, {"loss_chunk": 512}, {"gradient_checkpointing": True}])
 def test_every_option_fits(change: dict[str, Any]) -> None:
     config = TrainConfig(**GPT2, batch_size=12, gradient_accumulation_steps=40, compile=False)
     plan = planner("RTX 4070")
@@ -58,11 +59,15 @@ def test_a_larger_micro_batch_is_offered_where_the_whole_does_not_fit_in_chunks_
     assert found[-1]["loss_chunk"] == 512
 
 
-def test_small_logits_are_not_offered_in_chunks() -> None:
-    """48 layers over 65 characters: the activations are what is large."""
-    found = options("RTX 4070", n_layer=48, vocab_size=65, batch_size=16, gradient_accumulation_steps=30)
-    assert found
+def test_large_activations_are_offered_to_be_computed_again() -> None:
+    """48 layers over 65 characters: logits are next to nothing."""
+    settings: dict[str, Any] = {"n_layer": 48, "vocab_size": 65, "gradient_accumulation_steps": 30}
+    found = options("RTX 4070", batch_size=16, **settings)
     assert not any("loss_chunk" in option for option in found)
+    assert found[-1] == {"gradient_checkpointing": True}
+    plan = planner("RTX 4070")
+    (finding,) = memory_findings(plan(TrainConfig(**GPT2 | settings, batch_size=16)), plan)
+    assert "computed again in the backward pass (some 2" in finding.actions[-1].text
 
 
 def test_nothing_fits() -> None:

@@ -108,6 +108,11 @@ def forecast_run(reading: Reading) -> RunForecast | None:
     )
 
 
+def band_of(gain: float) -> tuple[float, float]:
+    """Low and high of what a curve's continuation promises; that half of it is kept is a judgement."""
+    return gain / 2, gain
+
+
 def _gain(reading: Reading, by_curve: float, lr_fraction: float | None) -> float:
     """What half as many steps again bring: by the run's own curve, and no more than the laws allow.
 
@@ -216,7 +221,7 @@ def _options(
         options.append(
             Option(
                 text="half as many steps again",
-                gain=(gain_from_half_more / 2, gain_from_half_more),
+                gain=band_of(gain_from_half_more),
                 hours=hours / 2 if hours is not None else None,
             )
         )

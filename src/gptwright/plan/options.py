@@ -1,12 +1,13 @@
 """What to do about a step that does not fit the device: other cuts of the same step, each with its numbers.
 
 None of them changes what is trained. A smaller micro-batch with more accumulation costs a little speed; the
-loss in chunks keeps the micro-batch where the logits are what is large; a compiled model never has the
-logits' log-softmax beside their gradient.
+loss in chunks keeps the micro-batch where the logits are what is large; blocks computed again keep it where the
+activations are, for more time; a compiled model never has the logits' log-softmax beside their gradient.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from gptwright import units
 from gptwright.config.schema import TrainConfig
@@ -19,8 +20,13 @@ Planner = Callable[[TrainConfig], Plan]
 
 # Tokens of a chunk: large enough for full matrix products, 0.1 GB of GPT-2's logits.
 CHUNK = 512
-# Below this share of the peak the logits are not what does not fit.
-LARGE_LOGITS = 0.2
+# Below this share of the peak a part is not what does not fit.
+LARGE = 0.2
+# What saves a part of the memory: the setting, the part, and how to say it.
+SAVINGS: tuple[tuple[dict[str, Any], str, str], ...] = (
+    ({"loss_chunk": CHUNK}, "logits", f"the loss in chunks of {CHUNK} tokens"),
+    ({"gradient_checkpointing": True}, "activations", "each block computed again in the backward pass"),
+)
 NOTHING_FITS = (
     "Not even one sequence fits: take a smaller model, a shorter block_size, or parallel=fsdp over several"
     " devices."
@@ -37,7 +43,7 @@ def memory_findings(plan: Plan, planner: Planner) -> tuple[Finding, ...]:
     if plan.fits is not False or plan.device.memory is None:
         return ()
     logits, total = plan.memory.logits, plan.memory.total
-    share = f", {units.percent(logits / total)} of it logits" if logits >= LARGE_LOGITS * total else ""
+    share = f", {units.percent(logits / total)} of it logits" if logits >= LARGE * total else ""
     return (
         Finding(
             id="does-not-fit",
@@ -66,15 +72,25 @@ def _options(plan: Plan, planner: Planner) -> list[Action]:
         compiled = planner(replace(plan.config, compile=True))
         if compiled.device.compiled and compiled.fits:
             options.append(_whole(compiled, "Compiled", {"compile": True}))
-    chunked = planner(replace(plan.config, loss_chunk=CHUNK))
-    if not plan.config.loss_chunk and plan.memory.logits >= LARGE_LOGITS * plan.memory.total:
-        change = {"loss_chunk": CHUNK}
-        if chunked.fits:
-            options.append(_whole(chunked, f"With the loss in chunks of {CHUNK} tokens", change))
-        elif (same_step(chunked) or (0, 0)) > (cut or (0, 0)):
-            larger = planner(fit(chunked))
-            options.append(_cut(larger, f" with the loss in chunks of {CHUNK} tokens", change))
+    for change, part, how in SAVINGS:
+        taken = any(getattr(plan.config, setting) for setting in change)
+        if taken or getattr(plan.memory, part) < LARGE * plan.memory.total:
+            continue
+        saving = planner(replace(plan.config, **change))
+        slower = _slower(plan, saving)
+        if saving.fits:
+            options.append(_whole(saving, f"With {how}{slower}", change))
+        elif (same_step(saving) or (0, 0)) > (cut or (0, 0)):
+            options.append(_cut(planner(fit(saving)), f" with {how}{slower}", change))
     return options or [Action(NOTHING_FITS)]
+
+
+def _slower(plan: Plan, saving: Plan) -> str:
+    """What a saving costs in time, in words; nothing where that is not known or not worth saying."""
+    if plan.speed is None or saving.speed is None:
+        return ""
+    more = plan.speed.likely / saving.speed.likely - 1
+    return f" (some {units.percent(more)} slower)" if more >= 0.05 else ""
 
 
 def _cut(plan: Plan, how: str, change: dict[str, int]) -> Action:
