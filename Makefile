@@ -1,6 +1,7 @@
 # Everything a newcomer or CI does, in one virtual environment that the targets make themselves.
 #   make demo    install what training needs and run the demo
 #   make test    install the rest and run the whole test suite
+#   make test-long  the suite with the full form of what `make test` runs a part of (some more minutes)
 #   make check   format, lint, types, import floors
 #   make torture-ranks  twenty killed ranks under torchrun; as root, two hosts with a cut cable
 #   make format  rewrite the code as `make check` wants it
@@ -10,15 +11,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Whole files to whichever process is free, in the order of tests/conftest.py: those with slow tests first.
+TESTS := $(BIN)/python -m pytest -n auto --dist=loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test check format setup chromium pictures torture torture-ranks
+.PHONY: demo test test-long check format setup chromium pictures torture torture-ranks
 
 demo: $(VENV)/.train
 	$(BIN)/gptwright demo
 
 test: $(VENV)/.dev chromium
-	$(BIN)/python -m pytest -n auto
+	$(TESTS)
+
+test-long: $(VENV)/.dev chromium
+	GPTWRIGHT_LONG=1 $(TESTS)
 
 # The reports are tested in a real browser: Debian's, where this is Debian and root may install it.
 chromium:

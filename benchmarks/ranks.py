@@ -1,4 +1,4 @@
-"""Many processes under real `torchrun`, hurt on purpose; the full form of tests/train/test_torchrun.py.
+"""Many processes under real `torchrun`, hurt on purpose; the full form of tests/train/test_worlds.py.
 
     python benchmarks/ranks.py kills [--kills 20] [--parallel ddp|fsdp] [--out FILE]
     python benchmarks/ranks.py network [--delay 0.005] [--out FILE]      # Linux, as root

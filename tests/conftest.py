@@ -6,6 +6,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from gptwright.data.prepare import prepare
 settings.register_profile("suite", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("suite")
 
+# `make test-long`: the full form of what CI runs a part of.
+LONG = bool(os.environ.get("GPTWRIGHT_LONG"))
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # A model that trains in milliseconds, by nanoGPT's option names.
@@ -40,6 +43,13 @@ TINY = {
     "eval_iters": "2",
     "device": "cpu",
 }
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes, files with slow tests come first, so that none is begun when the rest is done."""
+    if hasattr(config, "workerinput"):
+        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture

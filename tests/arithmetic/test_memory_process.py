@@ -15,6 +15,7 @@ import torch
 
 from gptwright.arithmetic.memory import PROCESS, training_memory
 from gptwright.arithmetic.shape import ModelShape
+from tests.conftest import LONG
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 
@@ -60,6 +61,16 @@ def shape(
     )
 
 
+# The short form takes every other one; each is another thing that fills the memory.
+TRAININGS = [
+    (shape(6, 6, 192, 128, 65), 64, 1),  # all in the heap
+    (shape(4, 4, 256, 256, 8000), 16, 1),  # logits with a mapping of their own
+    (shape(2, 4, 256, 256, 50304), 4, 2),  # nearly all of it logits
+    (shape(4, 4, 128, 64, 65), 64, 4),  # old gradients among the activations
+    (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
+]
+
+
 @functools.cache
 def bare_process() -> int:
     return measured_peak(shape(1, 1, 8, 8, 64), 1, 1)
@@ -70,16 +81,7 @@ def test_the_process_itself() -> None:
     assert bare_process() == pytest.approx(PROCESS, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("model", "micro_batch", "accumulation"),
-    [
-        (shape(6, 6, 192, 128, 65), 64, 1),  # all in the heap
-        (shape(4, 4, 256, 256, 8000), 16, 1),  # logits with a mapping of their own
-        (shape(2, 4, 256, 256, 50304), 4, 2),  # nearly all of it logits
-        (shape(4, 4, 128, 64, 65), 64, 4),  # old gradients among the activations
-        (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
-    ],
-)
+@pytest.mark.parametrize(("model", "micro_batch", "accumulation"), TRAININGS if LONG else TRAININGS[::2])
 def test_within_ten_percent_of_the_measured_peak(
     model: ModelShape, micro_batch: int, accumulation: int
 ) -> None:

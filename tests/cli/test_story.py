@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Answer, as_arguments
+from tests.conftest import LONG, Answer, as_arguments
 
 Command = Callable[..., Answer]
 
@@ -55,17 +56,35 @@ NANOGPT_COMMAND = [
     "--n_layer=4",
     "--n_head=4",
     "--n_embd=128",
-    "--max_iters=2000",
+    f"--max_iters={2000 if LONG else 500}",
     "--lr_decay_iters=2000",
     "--dropout=0.0",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What nanoGPT (3adf61e) printed at a step of its README's command for a CPU.
+
+    `per_step` is the mean of the 100 lines before.
+    """
+
+    step: int
+    train_loss: float
+    val_loss: float
+    per_step: float
+
+
+QUARTER = Reached(500, 2.2732, 2.3141, 2.3116)
+FULL = Reached(2000, 1.7648, 1.8857, 1.70)
 
 
 @pytest.mark.slow
 def test_nanogpts_readme_run_reaches_nanogpts_loss(
     tmp_path: Path, tinyshakespeare: Path, gptwright: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nanoGPT itself: train 1.7648, val 1.8857, last per-step losses near 1.70."""
+    """The first quarter of it; whole in the long form. The figures are nanoGPT's own at these steps."""
+    reached = FULL if LONG else QUARTER
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "train_shakespeare_char.py").write_text(CONFIG)
@@ -80,13 +99,14 @@ def test_nanogpts_readme_run_reaches_nanogpts_loss(
     assert "number of parameters: 0.80M" in lines
     assert "num decayed parameter tensors: 18, with 802,944 parameters" in lines
     assert "num non-decayed parameter tensors: 9, with 1,152 parameters" in lines
-    last = next(line for line in lines if line.startswith("step 2000: "))
+    last = next(line for line in lines if line.startswith(f"step {reached.step}: "))
     train_loss, val_loss = map(float, re.findall(r"loss ([\d.]+)", last))
-    assert 1.84 <= val_loss <= 1.93
-    assert 1.70 <= train_loss <= 1.82
-    per_step = [float(loss) for loss in re.findall(r"^iter 19\d\d: loss ([\d.]+)", answer.out, re.M)]
+    assert val_loss == pytest.approx(reached.val_loss, abs=0.045)
+    assert train_loss == pytest.approx(reached.train_loss, abs=0.06)
+    hundreds = reached.step // 100 - 1
+    per_step = [float(x) for x in re.findall(rf"^iter {hundreds}\d\d: loss ([\d.]+)", answer.out, re.M)]
     assert len(per_step) == 100
-    assert 1.62 <= sum(per_step) / 100 <= 1.80
+    assert sum(per_step) / 100 == pytest.approx(reached.per_step, abs=0.09)
     sample = gptwright("sample", "out-shakespeare-char", "--start", "ROMEO:", "--max_new_tokens=300")
     assert sample.status == 0
     assert sample.out.startswith("ROMEO:")

@@ -1,7 +1,7 @@
 """The rules against runs whose truth is known: healthy ones must stay silent, planted faults must be found.
 
-1,000 healthy runs over all formats, and every kind of fault that a trainer's log can show. The figures are
-kept in docs/diagnosis.md.
+300 healthy runs over all formats, 1,000 in the long form, and every kind of fault that a trainer's log can
+show. The figures are kept in docs/diagnosis.md.
 """
 
 import re
@@ -17,9 +17,10 @@ from gptwright.facts import Fact
 from gptwright.findings import Finding
 from gptwright.record.open_run import open_run
 from gptwright.report.documents import run_summary
+from tests.conftest import LONG
 from tests.simulator import FAULTS, FORMATS, Simulated, simulate
 
-HEALTHY, CHUNK = 1000, 100
+HEALTHY, CHUNK = 1000 if LONG else 300, 100
 FAULTY = 24
 
 

@@ -38,9 +38,9 @@ def test_every_spike_of_a_million_steps_is_drawn_at_its_height() -> None:
     spikes = rng.choice(len(value), 40, replace=False)
     value[spikes] = 9 + rng.random(40)
     value[500_000] = np.nan
-    begin = time.perf_counter()
+    begin = time.process_time()
     at, kept = thin(np.arange(len(value)), value)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     assert len(at) < 3_100
     drawn = set(kept[kept > 8].tolist())
     # Two spikes of one bucket are one pixel apart; the higher one is drawn.

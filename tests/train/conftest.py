@@ -42,15 +42,16 @@ class Watcher:
 Train = Callable[..., Outcome]
 
 
+def train_new(options: dict[str, str], out: Path, stop_at: int | None = None) -> Outcome:
+    """Trains a new run, to its end or until a signal after so many steps."""
+    loaded = load_config([], options | {"out_dir": str(out)})
+    return train_prepared(prepare_new(loaded), Watcher(stop_at))
+
+
 @pytest.fixture
 def train() -> Train:
     """Trains a new run: `train(options, out_dir, stop_at=None)`."""
-
-    def call(options: dict[str, str], out: Path, stop_at: int | None = None) -> Outcome:
-        loaded = load_config([], options | {"out_dir": str(out)})
-        return train_prepared(prepare_new(loaded), Watcher(stop_at))
-
-    return call
+    return train_new
 
 
 @pytest.fixture

@@ -14,7 +14,36 @@ from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.run import prepare_new, prepare_resume, require_unfinished, train_prepared
 from gptwright.train.seal import verified_payload
-from tests.train.conftest import Train, Watcher, assert_same_weights, story
+from tests.conftest import TINY
+from tests.train.conftest import Train, Watcher, assert_same_weights, story, train_new
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that nothing happened to; tests look at it, and damage copies."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    train_new(TINY | {"dataset": str(dataset)}, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def stopped(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, stopped after five steps."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    train_new(TINY | {"dataset": str(dataset)}, out, 5)
+    return out
+
+
+@pytest.fixture
+def finished(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run."""
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+@pytest.fixture
+def unfinished(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of the stopped run."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
 
 
 def contents(out: Path) -> dict[Path, bytes]:
@@ -31,10 +60,9 @@ def flip_a_bit(path: Path, position: float) -> None:
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json"])
 @pytest.mark.parametrize("position", [0.0, 0.3, 0.7, 1.0])
 def test_one_flipped_bit_is_found_and_the_checkpoint_before_offered(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train, file: str, position: float
+    finished: Path, resume: Train, file: str, position: float
 ) -> None:
-    out = tmp_path / "run"
-    train(tiny, out)
+    out = finished
     folder = out / "checkpoints" / "step-00000024"
     flip_a_bit(folder / file, position)
     before = sorted(path.name for path in (out / "checkpoints").iterdir())
@@ -47,41 +75,32 @@ def test_one_flipped_bit_is_found_and_the_checkpoint_before_offered(
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train, file: str
+    whole: Path, finished: Path, resume: Train, file: str
 ) -> None:
-    train(tiny, tmp_path / "whole")
-    out = tmp_path / "damaged"
-    train(tiny, out)
+    out = finished
     flip_a_bit(out / "checkpoints" / "step-00000024" / file, 0.5)
     assert resume(out).ending == "finished"
-    assert_same_weights(tmp_path / "whole", out)
-    assert story(out) == story(tmp_path / "whole")
+    assert_same_weights(whole, out)
+    assert story(out) == story(whole)
     warned = [r for r in read_metrics(out / "metrics.jsonl") if r["kind"] == "guard"]
     assert [(r["what"], r["step"]) for r in warned] == [("fallback", 16)]
     assert f"checkpoint step-00000024 cannot be used: {file}" in warned[0]["text"]
 
 
-def test_the_offered_checkpoint_goes_on_to_the_same_end(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
-) -> None:
-    train(tiny, tmp_path / "whole")
-    train(tiny, tmp_path / "damaged")
-    flip_a_bit(tmp_path / "damaged" / "checkpoints" / "step-00000024" / "model.safetensors", 0.5)
-    assert resume(tmp_path / "damaged", checkpoint="step-00000016").ending == "finished"
-    assert_same_weights(tmp_path / "whole", tmp_path / "damaged")
-    assert story(tmp_path / "damaged") == story(tmp_path / "whole")
+def test_the_offered_checkpoint_goes_on_to_the_same_end(whole: Path, finished: Path, resume: Train) -> None:
+    flip_a_bit(finished / "checkpoints" / "step-00000024" / "model.safetensors", 0.5)
+    assert resume(finished, checkpoint="step-00000016").ending == "finished"
+    assert_same_weights(whole, finished)
+    assert story(finished) == story(whole)
 
 
-def test_with_no_whole_checkpoint_left_that_is_said(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
-) -> None:
-    train(tiny, tmp_path / "run")
-    for folder in (tmp_path / "run" / "checkpoints").glob("step-*"):
+def test_with_no_whole_checkpoint_left_that_is_said(finished: Path, resume: Train) -> None:
+    for folder in (finished / "checkpoints").glob("step-*"):
         (folder / "model.safetensors").unlink()
     with pytest.raises(
         CheckpointError, match=r"model.safetensors is missing[\s\S]*no earlier checkpoint is whole"
     ):
-        resume(tmp_path / "run")
+        resume(finished)
 
 
 def test_a_changed_dataset_is_refused(
@@ -108,29 +127,22 @@ def test_a_changed_dataset_is_refused(
     ],
 )
 def test_what_fixes_shapes_or_data_order_cannot_change(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train, name: str, value: str, said: str
+    unfinished: Path, resume: Train, name: str, value: str, said: str
 ) -> None:
-    train(tiny, tmp_path / "run", 5)
     with pytest.raises(CheckpointError, match=said):
-        resume(tmp_path / "run", **{name: value})
+        resume(unfinished, **{name: value})
 
 
-def test_other_settings_can_change_and_are_recorded(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
-) -> None:
-    out = tmp_path / "run"
-    train(tiny, out, 5)
+def test_other_settings_can_change_and_are_recorded(unfinished: Path, resume: Train) -> None:
+    out = unfinished
     outcome = resume(out, batch_size="2", gradient_accumulation_steps="4", max_iters="30")
     assert outcome.state.step == 30
     assert RunFolder(out).load_config().config.max_iters == 30
     assert [r["step"] for r in read_metrics(out / "metrics.jsonl") if r["kind"] == "resume"] == [5]
 
 
-def test_a_finished_run_says_so_and_stays_as_it_is(
-    tmp_path: Path, tiny: dict[str, str], train: Train
-) -> None:
-    out = tmp_path / "run"
-    train(tiny, out)
+def test_a_finished_run_says_so_and_stays_as_it_is(finished: Path) -> None:
+    out = finished
     before = (out / "metrics.jsonl").read_bytes()
     run = RunFolder.existing(out)
     with pytest.raises(RunError, match=r"has finished: it is at step 24[\s\S]*--max_iters=48"):
@@ -151,36 +163,29 @@ def test_a_record_with_a_hole_is_refused_and_nothing_is_touched(
     assert contents(out) == before
 
 
-def test_an_unknown_checkpoint_is_answered_with_those_that_are_there(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
-) -> None:
-    train(tiny, tmp_path / "run")
+def test_an_unknown_checkpoint_is_answered_with_those_that_are_there(finished: Path, resume: Train) -> None:
     with pytest.raises(CheckpointError, match=r"no checkpoint 'step-9'[\s\S]*step-00000016, step-00000024"):
-        resume(tmp_path / "run", checkpoint="step-9")
+        resume(finished, checkpoint="step-9")
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_again(
-    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
+    tmp_path: Path, whole: Path, tiny: dict[str, str], resume: Train
 ) -> None:
-    train(tiny, tmp_path / "whole")
     prepare_new(load_config([], tiny | {"out_dir": str(tmp_path / "killed")}))
     resume(tmp_path / "killed")
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
-    assert story(tmp_path / "killed") == story(tmp_path / "whole")
+    assert_same_weights(whole, tmp_path / "killed")
+    assert story(tmp_path / "killed") == story(whole)
 
 
-def test_a_checkpoint_holds_no_code_and_all_of_the_state(
-    tmp_path: Path, tiny: dict[str, str], train: Train
-) -> None:
-    train(tiny, tmp_path / "run")
-    folder = tmp_path / "run" / "checkpoints" / "step-00000024"
+def test_a_checkpoint_holds_no_code_and_all_of_the_state(whole: Path) -> None:
+    folder = whole / "checkpoints" / "step-00000024"
     assert sorted(file.name for file in folder.iterdir()) == [
         "model.safetensors", "optimizer.safetensors", "state.json",
     ]  # fmt: skip
-    payload = verified_payload(RunFolder(tmp_path / "run"), folder.name)
+    payload = verified_payload(RunFolder(whole), folder.name)
     assert payload["state"]["step"] == 24
     assert payload["optimizer_step"] == 24
-    assert payload["metrics_bytes"] < (tmp_path / "run" / "metrics.jsonl").stat().st_size
+    assert payload["metrics_bytes"] < (whole / "metrics.jsonl").stat().st_size
     assert set(payload["files"]) == {"model.safetensors", "optimizer.safetensors"}
     json.dumps(payload)
 

@@ -74,9 +74,9 @@ def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     hook = Hook(f'"{sys.executable}" -c "{program}"', run=tmp_path, seconds=2.0)
     begin = time.monotonic()
     hook.tell("finished", {})
-    assert time.monotonic() - begin < 2.0  # it did not wait for the hook
+    assert not (tmp_path / "hook.log").exists()  # it did not wait for the hook
     hook.wait()
-    assert time.monotonic() - begin < 7.0
+    assert time.monotonic() - begin < 30  # of the 60 that it would have slept
     assert "killed after 2 s" in (tmp_path / "hook.log").read_text("utf-8")
     state = Path(f"/proc/{pids.read_text()}/stat")
     if sys.platform == "linux":

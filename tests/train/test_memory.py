@@ -182,7 +182,6 @@ def test_what_the_kernel_would_kill_is_foreseen(
 
 UNDER_A_LIMIT = """
 import json, resource, sys
-import torch._dynamo
 from pathlib import Path
 from gptwright.config.load import load_config
 from gptwright.train.run import prepare_new, train_prepared

@@ -12,7 +12,7 @@ from tests.conftest import as_arguments
 
 DRIVER = Path(__file__).with_name("torture.py")
 PARTS = {
-    "kill": 8, "write_kill": 14, "disk": 8, "quota": 3, "bit": 3, "record": 2, "two": 1, "clock": 2,
+    "kill": 5, "write_kill": 9, "disk": 5, "quota": 2, "bit": 2, "record": 2, "two": 1, "clock": 1,
 }  # fmt: skip
 
 
@@ -20,7 +20,7 @@ PARTS = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks, so that torch is imported once")
 def test_a_tortured_run_ends_as_an_undisturbed_one(tmp_path: Path, tiny: dict[str, str]) -> None:
     options = tiny | {
-        "max_iters": "240", "lr_decay_iters": "240", "checkpoint_interval": "4", "eval_interval": "40",
+        "max_iters": "160", "lr_decay_iters": "160", "checkpoint_interval": "4", "eval_interval": "40",
         "dropout": "0.1", "sampling": "epoch", "log_interval": "2", "async_checkpoints": "True",
     }  # fmt: skip
     parts = [f"{name}={count}" for name, count in PARTS.items()]
@@ -45,8 +45,8 @@ def test_a_tortured_run_ends_as_an_undisturbed_one(tmp_path: Path, tiny: dict[st
     said = (tmp_path / "runs" / "child.txt").read_text("utf-8")[-2000:]
     assert found["problems"] == [], said
     # The tortures must have met what they are meant for.
-    assert found["parts"]["kill"]["killed"] >= 6
-    assert found["parts"]["write_kill"]["inside a write"] >= 7
-    assert found["parts"]["disk"]["refused"] >= 6
+    assert found["parts"]["kill"]["killed"] >= 4
+    assert found["parts"]["write_kill"]["inside a write"] >= 4
+    assert found["parts"]["disk"]["refused"] >= 4
     assert found["parts"]["two"]["second refused"] == 1
     assert '"what": "fallback"' in (tmp_path / "runs" / "bit" / "metrics.jsonl").read_text("utf-8")

@@ -1,7 +1,6 @@
 """Checkpoints beside the training: in order, true to their moment, and never silent about a failure."""
 
 import threading
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -38,28 +37,32 @@ def test_a_slow_disk_gets_the_weights_of_the_moment_and_makes_nobody_wait(
 ) -> None:
     options = tiny | {"max_iters": "12", "checkpoint_interval": "4", "eval_interval": "100"}
     out = tmp_path / "slow"
-    writing = threading.Event()
-    steps_meanwhile = []
+    writing, enough = threading.Event(), threading.Event()
+    steps_meanwhile: list[int] = []
 
     def slowly(run: RunFolder, snapshot: object) -> str:
         writing.set()
-        time.sleep(0.3)
+        assert enough.wait(60)
         name = write_checkpoint(run, snapshot)  # type: ignore[arg-type]
         writing.clear()
         return name
 
     class Counter(Watcher):
         def stepped(self, step: int) -> None:
+            # The write begins after step 3, whenever its thread gets a core.
+            if step == 4:
+                assert writing.wait(60)
             if writing.is_set():
                 steps_meanwhile.append(step)
+            if len(steps_meanwhile) == 4:
+                enough.set()
 
     prepared = prepare_new(
         load_config([], options | {"out_dir": str(out), "async_checkpoints": "True", "keep_checkpoints": "9"})
     )
     with mock.patch.object(writer, "write_checkpoint", slowly):
         train_prepared(prepared, Counter())
-    assert steps_meanwhile[0] == 4
-    assert len(steps_meanwhile) >= 4
+    assert steps_meanwhile[:4] == [4, 5, 6, 7]
     names = RunFolder(out).checkpoint_names()
     assert names == ["step-00000004", "step-00000008", "step-00000012"]
     assert [damage_of(out / "checkpoints" / name) for name in names] == [None] * 3

@@ -31,8 +31,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch._dynamo  # noqa: F401 - the first optimizer imports it, which takes a child two seconds
-
 from gptwright.config.load import load_config
 from gptwright.errors import GptwrightError
 from gptwright.record.metrics import read_metrics

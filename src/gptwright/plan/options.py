@@ -1,8 +1,8 @@
 """What to do about a step that does not fit the device: other cuts of the same step, each with its numbers.
 
 None of them changes what is trained. A smaller micro-batch with more accumulation costs a little speed; the
-loss in chunks keeps the micro-batch where the logits are what is large; blocks computed again keep it where the
-activations are, for more time; a compiled model never has the logits' log-softmax beside their gradient.
+loss in chunks keeps the micro-batch where the logits are what is large; blocks computed again keep it where
+the activations are, for more time; a compiled model never has the logits' log-softmax beside their gradient.
 """
 
 from collections.abc import Callable

@@ -3,16 +3,15 @@
 The same with 200,000 logs is `python -m benchmarks.fuzz_readers`, or this test with GPTWRIGHT_LONG=1.
 """
 
-import os
-
 import pytest
 
 from gptwright.record.readers import read_log
+from tests.conftest import LONG
 from tests.record.readers.fuzz import fuzz
 from tests.record.readers.literal import invented
 from tests.record.readers.samples import SAMPLES, Sample
 
-LOGS = 200_000 if os.environ.get("GPTWRIGHT_LONG") else 2_000
+LOGS = 200_000 if LONG else 2_000
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,9 +168,10 @@ def test_a_logger_that_fails_is_given_up_with_one_warning(
 
 def test_a_logger_that_hangs_does_not_hold_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_go = threading.Event()
+    waited: list[bool] = []
 
     def hangs(run: Path) -> Broken:
-        let_go.wait(30)
+        waited.append(let_go.wait(60))
         return Broken()
 
     monkeypatch.setattr(views, "_tensorboard", hangs)
@@ -179,12 +179,11 @@ def test_a_logger_that_hangs_does_not_hold_the_run(tmp_path: Path, monkeypatch: 
     warnings: list[str] = []
     listener = Views(tmp_path, TrainConfig(tensorboard=True), warnings.append)
     metrics = MetricsFile(tmp_path / "metrics.jsonl", keep_bytes=0)
-    began = time.monotonic()
     for step in range(1000):
         listener.recorded(metrics.append("train", {"step": step}))
     listener.close()
     metrics.close()
-    assert time.monotonic() - began < 5
+    assert waited == []
     assert warnings == ["TensorBoard did not end within 0 s; metrics.jsonl has everything"]
     let_go.set()
     for thread in listener.threads:

@@ -137,9 +137,13 @@ class Header:
         pattern = PLACEHOLDER.sub(lambda found: f"({_pattern(found[1], found[2])})", self._template)
         return re.compile(pattern, re.ASCII).search
 
+    def may_be_in(self, text: str) -> bool:
+        """False only if no part of the text is such a line; costs next to nothing."""
+        return self._mark in text
+
     def search(self, text: str) -> re.Match[str] | None:
         """The first such line in a text."""
-        return self._search(text) if self._mark in text else None
+        return self._search(text) if self.may_be_in(text) else None
 
     def said(self, match: re.Match[str]) -> list[Said]:
         """What a match says; values that are no facts are left out."""

@@ -143,7 +143,10 @@ def _recognized(sample: list[str]) -> Reader | None:
         data = {reader: score + _rows_of(reader, sample) for reader, score in data.items()}
         best = max(data.values())
     rivals = [reader for reader in READERS if data.get(reader, 0.0) >= RIVAL * best]
-    scores = {reader: data.get(reader, 0.0) + _other_score(reader, sample) for reader in rivals}
+    if len(rivals) == 1 and best > 0:
+        return rivals[0]
+    lines = [unstamped(line) for line in sample[:HEADER_LINES]]
+    scores = {reader: data.get(reader, 0.0) + _other_score(reader, lines) for reader in rivals}
     winner = max(rivals, key=lambda reader: scores[reader])
     return winner if scores[winner] > 0 else None
 
@@ -171,12 +174,15 @@ def _rows_of(reader: Reader, sample: list[str]) -> int:
     return sum(len(rows) for rows in passage.build.tables.values())
 
 
-def _other_score(reader: Reader, sample: list[str]) -> float:
+def _other_score(reader: Reader, lines: list[str]) -> float:
     """How far header lines and other signs speak for a reader."""
+    together = "\n".join(lines)
+    # Most readers' headers are nowhere in a log: those are not looked for line by line.
+    headers = [header for header in reader.headers if header.may_be_in(together)]
     score = 0.0
-    for line in map(unstamped, sample[:HEADER_LINES]):
+    for line in lines if headers or reader.signs else ():
         score += sum(weight for sign, weight in reader.signs if sign.search(line))
-        score += sum(header.weight for header in reader.headers if header.search(line))
+        score += sum(header.weight for header in headers if header.search(line))
     return score
 
 
