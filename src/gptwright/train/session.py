@@ -119,27 +119,19 @@ def build_session(
         dtype=config.dtype, compile_model=config.compile, device=device
     )
     allow_tf32(device)
-    dataset = _open(config, dataset_folder)
-    vocab_size, origin, reason = choose_vocab_size(config, dataset)
-    vocabulary = Fact(
-        name="vocabulary", value=vocab_size, text=f"{vocab_size:,}", origin=origin, reason=reason
-    )
-    id_limit = min(vocab_size, largest_vocabulary(config, dataset))
-    for split in dataset.splits.values():
-        require_windows(split, config.block_size)
-        check_ids(split, id_limit)
+    data = _checked_data(config, dataset_folder)
     cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
     world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
-    world.require_same(f"the dataset {dataset.name}", dataset.fingerprint)
-    shape = ModelShape.of(config, vocab_size)
-    promise = promise_of(loaded, dataset, vocabulary, world=world, device=device)
+    world.require_same(f"the dataset {data.dataset.name}", data.dataset.fingerprint)
+    shape = ModelShape.of(config, data.vocab_size)
+    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device)
     parallel = choose_parallel(config, world, promise)
     model = _build_model(shape, config.seed)
-    if world.from_first(lambda: _put_start(model, start, dataset)):
+    if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
             world.spread(parameter.detach())
     replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
-    sampler = _build_sampler(config, dataset, id_limit, cut)
+    sampler = _build_sampler(config, data, cut)
     peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)
     threads = choose_threads(
         model,
@@ -149,11 +141,22 @@ def build_session(
         before=None if before is None else before.threads_on(device.name),
         rows=config.batch_size,
     )
+    facts = startup_facts(
+        loaded,
+        device=device,
+        choices=[*choices, *([] if threads is None else [threads])],
+        dataset=data.dataset,
+        shape=shape,
+        vocabulary=data.vocabulary,
+        sampler=sampler,
+        peak_flops=peak_flops,
+    )
+    weights = [] if start is None else weights_facts(start)
     return Session(
         config=config,
         world=world,
         cut=cut,
-        dataset=dataset,
+        dataset=data.dataset,
         precision=precision,
         model=model,
         replica=replica,
@@ -163,26 +166,38 @@ def build_session(
         scaler=precision.scaler(),
         sampler=sampler,
         parameters=shape.count_parameters(),
-        vocab_size=vocab_size,
-        id_limit=id_limit,
+        vocab_size=data.vocab_size,
+        id_limit=data.id_limit,
         peak_flops=peak_flops,
         promise=promise,
-        facts=[
-            *startup_facts(
-                loaded,
-                device=device,
-                choices=[*choices, *([] if threads is None else [threads])],
-                dataset=dataset,
-                shape=shape,
-                vocabulary=vocabulary,
-                sampler=sampler,
-                peak_flops=peak_flops,
-            ),
-            *([] if start is None else weights_facts(start)),
-            *parallel_facts(config, world, parallel, device),
-        ],
+        facts=[*facts, *weights, *parallel_facts(config, world, parallel, device)],
         warnings=warnings_of(config),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A dataset that fits a config, with the rows of the token embedding over it, the same as a fact, and the
+    number that every id is below.
+    """
+
+    dataset: TokenDataset
+    vocab_size: int
+    vocabulary: Fact
+    id_limit: int
+
+
+def _checked_data(config: TrainConfig, folder: Path | None) -> _Data:
+    dataset = _open(config, folder)
+    vocab_size, origin, reason = choose_vocab_size(config, dataset)
+    vocabulary = Fact(
+        name="vocabulary", value=vocab_size, text=f"{vocab_size:,}", origin=origin, reason=reason
+    )
+    id_limit = min(vocab_size, largest_vocabulary(config, dataset))
+    for split in dataset.splits.values():
+        require_windows(split, config.block_size)
+        check_ids(split, id_limit)
+    return _Data(dataset, vocab_size, vocabulary, id_limit)
 
 
 def tokenizer_of(session: Session) -> Tokenizer | None:
@@ -202,14 +217,14 @@ def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     return open_dataset(name)
 
 
-def _build_sampler(config: TrainConfig, dataset: TokenDataset, id_limit: int, cut: Cut) -> WindowSampler:
+def _build_sampler(config: TrainConfig, data: _Data, cut: Cut) -> WindowSampler:
     return WindowSampler(
-        dataset.splits["train"],
+        data.dataset.splits["train"],
         block_size=config.block_size,
         sequences_per_step=config.sequences_per_step,
         seed=config.seed,
         mode=config.sampling,
-        vocab_limit=id_limit,
+        vocab_limit=data.id_limit,
         rows=cut.share,
     )
 
