@@ -77,20 +77,33 @@ def tracked_peak(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu
         )
         _make_moments(model, optimizer)
+        if shape.gradient_checkpointing:
+            for block in model.transformer["h"].children():
+                block.forward = _within(kernels, block.forward)
         tokens_BT = torch.zeros(micro_batch, shape.block_size, dtype=torch.long)
         tracker = PeakTracker()
         tracker.track_external(model, optimizer)
         with tracker:
             for _ in range(min(accumulation, 2)):
                 tracker.reset_mod_stats()
-                # A checkpointed block is computed again in the backward pass, by the same kernels.
-                with kernels():
-                    with _autocast(dtype):
-                        loss = model(tokens_BT, tokens_BT) / accumulation
-                    loss.backward()
+                with kernels(), _autocast(dtype):
+                    loss = model(tokens_BT, tokens_BT) / accumulation
+                loss.backward()
                 del loss
             optimizer.step()
     return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+
+
+def _within(
+    kernels: Callable[[], AbstractContextManager[object]], forward: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """A block that is computed again in the backward pass needs its kernels there too."""
+
+    def run(*inputs: Any, **others: Any) -> Tensor:
+        with kernels():
+            return forward(*inputs, **others)
+
+    return run
 
 
 def _as_float32(value: Any) -> Any:
