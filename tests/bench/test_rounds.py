@@ -81,11 +81,11 @@ def test_two_others_take_turns_and_hugging_faces_trainer_learns_the_same(tmp_pat
     text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
     others = Others(nanogpt=checkout(tmp_path), hf_trainer=True)
     work = replace(WORKLOAD, options={**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2})
-    rows = run_rounds(work, rounds=2, peak_flops=1e11, others=others, text=text, said=said.append)
+    rows = run_rounds(work, rounds=1, peak_flops=1e11, others=others, text=text, said=said.append)
     names = [row.trainer for row in rows]
     assert names[:2] == ["gptwright", "nanoGPT eager"]
     assert names[2].startswith("HF Trainer eager")
-    assert [line.partition(":")[0] for line in said] == names * 2
+    assert [line.partition(":")[0] for line in said] == names
     ours, _, theirs = rows
     for run in theirs.runs:
         assert 0 < run.step_seconds < run.wall_seconds / 10

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from tests.conftest import SHARED, Answer
 from tests.report.conftest import Open, Opened
@@ -167,7 +168,10 @@ def test_every_plot_is_a_table_too(report: Path, open_page: Open) -> None:
     page.locator("#table-loss summary").click()
     figure = data_of(report)["figures"][0]
     rows = page.locator("#table-loss tbody tr")
-    assert rows.count() == sum(-(-len(c["x"]) // max(1, -(-len(c["x"]) // 100))) for c in figure["curves"])
+    # Rows come when the browser says that the table was opened, which is after the click.
+    expect(rows).to_have_count(
+        sum(-(-len(c["x"]) // max(1, -(-len(c["x"]) // 100))) for c in figure["curves"])
+    )
     shown = page.locator("#table-loss").inner_text()
     validation = next(curve for curve in figure["curves"] if curve["label"] == "validation")
     assert all(f"{value:.4f}" in shown for value in validation["y"])
