@@ -160,6 +160,8 @@ def test_the_message_names_the_tensor() -> None:
     )
     assert is_out_of_memory(cpu)
     assert "the size of the float32 logits" in explained(cpu, shape, config, "float32")
+    assert is_out_of_memory(RuntimeError("could not create a primitive"))
+    assert not is_out_of_memory(RuntimeError("could not create a primitive descriptor for a convolution"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
     assert explained(MemoryError(), shape, config, "float32") == "an allocation failed"
 

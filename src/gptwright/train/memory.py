@@ -26,6 +26,8 @@ from gptwright.train.session import Session
 
 # What torch's allocator on a CPU says, and Python's own, when the system refuses.
 CPU_REFUSALS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
+# All that oneDNN says when it gets no memory for the code of a kernel, such as GELU's.
+ONEDNN_REFUSAL = "could not create a primitive"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -34,7 +36,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and (
-        "out of memory" in text or any(refusal in text for refusal in CPU_REFUSALS)
+        "out of memory" in text or text == ONEDNN_REFUSAL or any(refusal in text for refusal in CPU_REFUSALS)
     )
 
 
