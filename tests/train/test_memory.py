@@ -184,6 +184,7 @@ def test_what_the_kernel_would_kill_is_foreseen(
 
 UNDER_A_LIMIT = """
 import json, resource, sys
+import torch._dynamo  # which torch loads by itself later, under the limit
 from pathlib import Path
 from gptwright.config.load import load_config
 from gptwright.train.run import prepare_new, train_prepared
