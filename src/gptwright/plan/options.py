@@ -90,7 +90,7 @@ def _slower(plan: Plan, saving: Plan) -> str:
     if plan.speed is None or saving.speed is None:
         return ""
     more = plan.speed.likely / saving.speed.likely - 1
-    return f" (some {units.percent(more)} slower)" if more >= 0.05 else ""
+    return f" (some {100 * more:.0f} % slower)" if more >= 0.05 else ""
 
 
 def _cut(plan: Plan, how: str, change: dict[str, int]) -> Action:
