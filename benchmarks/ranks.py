@@ -38,7 +38,8 @@ from gptwright.hardware.cpu import cpu_name
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import saved_tensors
-from tests.train.torchrun import length_of, ranks_of, said, torchrun, wait_until
+from tests.processes import wait_until
+from tests.train.torchrun import length_of, ranks_of, said, torchrun
 
 SETTINGS = {
     "n_layer": "2", "n_head": "2", "n_embd": "32", "block_size": "16", "batch_size": "4",

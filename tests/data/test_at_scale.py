@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from gptwright.data.prepare import prepare
 from gptwright.data.sources import parquet
 from gptwright.errors import DataError, DiskFullError
 from tests.data.test_prepare import contents, texts_of
+from tests.processes import have_ended, wait_until
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
@@ -236,10 +238,6 @@ def done_units(out: Path) -> dict[str, int]:
     return times
 
 
-def ended(processes: list[psutil.Process]) -> bool:
-    return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
-
-
 @pytest.mark.slow
 def test_kills_lose_little_and_change_nothing(tmp_path: Path, fineweb: Path, small_units: None) -> None:
     """SIGKILL to the parent alone: its workers must end by themselves, and the next run goes on."""
@@ -260,10 +258,7 @@ def test_kills_lose_little_and_change_nothing(tmp_path: Path, fineweb: Path, sma
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1
-        deadline = time.monotonic() + 60
-        while not ended(workers) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert ended(workers)
+        wait_until(partial(have_ended, workers))
         # What an earlier run had finished was not done again.
         after = done_units(out)
         assert {name: after.get(name, time_) for name, time_ in before.items()} == before

@@ -15,8 +15,9 @@ from gptwright.record.run import RunFolder
 from gptwright.train.seal import verified_payload
 from gptwright.train.speak import Speaker
 from tests.conftest import as_arguments
+from tests.processes import wait_until
 from tests.train.conftest import assert_same_weights, story
-from tests.train.torchrun import length_of, ranks_of, said, torchrun, wait_until
+from tests.train.torchrun import length_of, ranks_of, said, torchrun
 from tests.train.worlds import STEPS, Worlds, guard_lines, long_run
 
 pytestmark = pytest.mark.slow

@@ -3,13 +3,10 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
-
-PATIENCE_SECONDS = 120.0
 
 
 def torchrun(
@@ -42,19 +39,6 @@ def said(cwd: Path) -> str:
 def ranks_of(agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The processes that torchrun runs now, by their rank."""
     return sorted(psutil.Process(agent.pid).children(), key=lambda process: process.pid)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    """Waits for something that another process does.
-
-    Raises:
-        TimeoutError: it did not.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"nothing came of it in {seconds:g} s")
-        time.sleep(0.02)
 
 
 def length_of(path: Path) -> int:
