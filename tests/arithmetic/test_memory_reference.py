@@ -42,6 +42,7 @@ class Case:
     gpu: bool = True
     made_of: Ingredients = GPT2
     chunk: int = 0
+    float32_attention: bool = False
 
     @property
     def model_shape(self) -> ModelShape:
@@ -58,6 +59,7 @@ class Case:
             ingredients=self.made_of,
             loss_chunk=self.chunk,
             gradient_checkpointing=self.checkpointing,
+            float32_attention=self.float32_attention,
         )
 
 
@@ -73,6 +75,7 @@ QUICK = [
     Case((4, 4, 128, 64, 65), 12, "float32", tied=False, gpu=False, made_of=MODERN),
     Case((3, 12, 768, 1024, 50304), 4, tied=False, accumulation=2, made_of=MODERN),
     Case((2, 12, 768, 1024, 50304), 12, accumulation=2, chunk=1024),
+    Case((4, 4, 256, 256, 65), 4, gpu=False, float32_attention=True),
 ]
 THOROUGH = [
     # GPT-2's sizes and nanoGPT's own configs
@@ -116,6 +119,12 @@ THOROUGH = [
     Case((6, 6, 384, 256, 65), 16, "float32", tied=False, made_of=MODERN),
     Case((6, 6, 384, 256, 65), 16, tied=False, made_of=MODERN),
     Case((3, 12, 768, 1024, 50304), 4, made_of=Ingredients(rope=True, relu2=True)),
+    Case((8, 4, 256, 256, 65), 4, flash=False, tied=False, made_of=MODERN),
+    # attention alone in float32
+    Case((8, 4, 256, 256, 65), 4, tied=False, made_of=MODERN, gpu=False, float32_attention=True),
+    Case((8, 4, 256, 256, 65), 4, made_of=Ingredients(rope=True), gpu=False, float32_attention=True),
+    Case((8, 4, 256, 256, 65), 4, dropout=0.1, gpu=False, float32_attention=True),
+    Case((8, 4, 256, 256, 65), 4, flash=False, float32_attention=True),
     # an optimizer in several kernels
     Case((3, 8, 1024, 64, 1000), 1, "float32", fused_optimizer=False),
     Case((3, 8, 1024, 64, 1000), 1, accumulation=2, fused_optimizer=False),

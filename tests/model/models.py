@@ -25,6 +25,7 @@ def shape_of(
     ingredients: Ingredients = GPT2,
     loss_chunk: int = 0,
     gradient_checkpointing: bool = False,
+    float32_attention: bool = False,
 ) -> ModelShape:
     """A small shape; say only what matters to the test."""
     return ModelShape(
@@ -39,6 +40,7 @@ def shape_of(
         ingredients=ingredients,
         loss_chunk=loss_chunk,
         gradient_checkpointing=gradient_checkpointing,
+        float32_attention=float32_attention,
     )
 
 

@@ -1,13 +1,16 @@
 """The GPT against an independent reference, and the properties that training relies on."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import GPT2, MODERN, Ingredients
 from gptwright.config.schema import TrainConfig
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import NextTokens
@@ -228,3 +231,30 @@ def test_the_shape_comes_from_the_config() -> None:
         tie_weights=False,
         dropout=0.25,
     )
+
+
+@pytest.mark.parametrize("ingredients", [GPT2, MODERN])
+@pytest.mark.parametrize("float32", [False, True])
+def test_attention_alone_can_stay_in_float32(
+    ingredients: Ingredients, float32: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[torch.dtype] = []
+    real = F.scaled_dot_product_attention
+
+    def seen(q: Tensor, k: Tensor, v: Tensor, **others: Any) -> Tensor:
+        y = real(q, k, v, **others)
+        given.extend([q.dtype, k.dtype, v.dtype, y.dtype])
+        return y
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", seen)
+    model = vivid_model(shape_of(ingredients=ingredients, float32_attention=float32))
+    tokens = random_ids((2, 16), 23)
+    plain = model(tokens, tokens)
+    given.clear()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(tokens, tokens)
+    loss.backward()
+    kinds = set(given) if float32 else {given[3]}  # autocast lowers what attention was given inside it
+    assert kinds == {torch.float32 if float32 else torch.bfloat16}
+    assert loss.item() == pytest.approx(plain.item(), rel=0.02)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())

@@ -92,6 +92,11 @@ class Step:
         return self.dtype != "float32"
 
     @property
+    def float32_attention(self) -> bool:
+        """Whether a fused kernel is given float32 under autocast; written out, attention always is in it."""
+        return self.autocast and self.shape.float32_attention and self.fused_attention
+
+    @property
     def matmul_bytes(self) -> int:
         """Bytes of one element in a matrix multiplication."""
         return 2 if self.autocast else FLOAT
@@ -146,6 +151,8 @@ def block_bytes(step: Step) -> int:
     low = step.matmul_bytes
     streams = 0 if step.shape.ingredients.rms_norm and not step.autocast else 2 * FLOAT
     copies = streams + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low) + _turned_bytes(step)
+    if step.float32_attention:
+        copies += _float32_attention_bytes(step)
     statistics = 2 * 2 * FLOAT * step.tokens
     return copies * step.channels + statistics + _attention_bytes(step)
 
@@ -153,13 +160,24 @@ def block_bytes(step: Step) -> int:
 def _turned_bytes(step: Step) -> int:
     """What normalized or turned queries and keys are, beside the matrix product that still holds the values.
 
-    Under autocast a norm's result is float32, and attention takes a 16-bit copy of what it is given.
+    Under autocast a norm's result is float32, and a fused kernel takes a 16-bit copy of what it is given; in
+    float32 it takes the result itself, which is counted with it.
     """
     made_of = step.shape.ingredients
+    if step.float32_attention:
+        return 2 * FLOAT * (made_of.rope and made_of.qk_norm)
     if step.autocast:
-        given = 2 * step.matmul_bytes if made_of.rope or made_of.qk_norm else 0
+        given = 2 * step.matmul_bytes if step.fused_attention and (made_of.rope or made_of.qk_norm) else 0
         return given + (2 * FLOAT if made_of.qk_norm else 0)
     return 2 * FLOAT * (made_of.rope + made_of.qk_norm)
+
+
+def _float32_attention_bytes(step: Step) -> int:
+    """What attention in float32 keeps a channel beyond attention in 16 bits.
+
+    Queries, keys and values in float32 instead of 16 bits, and the output in both.
+    """
+    return 3 * (FLOAT - step.matmul_bytes) + FLOAT
 
 
 def _attention_bytes(step: Step) -> int:

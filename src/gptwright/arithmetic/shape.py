@@ -24,6 +24,7 @@ class ModelShape:
     rope_base: float = 10_000.0
     loss_chunk: int = 0
     gradient_checkpointing: bool = False
+    float32_attention: bool = False
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -41,6 +42,7 @@ class ModelShape:
             rope_base=config.rope_base,
             loss_chunk=config.loss_chunk,
             gradient_checkpointing=config.gradient_checkpointing,
+            float32_attention=config.attention_dtype == "float32",
         )
 
     def count_parameters(self) -> ParameterCount:

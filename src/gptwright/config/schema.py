@@ -158,6 +158,11 @@ class TrainConfig:
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "dtype of matrix multiplications; weights stay float32"
     )
+    attention_dtype: Literal["auto", "dtype", "float32"] = setting(
+        "auto",
+        "dtype: attention in the dtype of the other products; float32: attention alone in float32; auto: on a"
+        " CPU that has bfloat16 the quicker one, elsewhere `dtype`",
+    )
     compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
     loss_chunk: int = setting(
         0,

@@ -20,6 +20,8 @@ from gptwright.model.gpt import GPT
 
 # Far above any GPT that is trained on one machine; sizes beyond are a damaged or hostile file.
 _LARGEST = {"n_layer": 1024, "n_head": 1024, "n_embd": 65536, "block_size": 2**20, "vocab_size": 2**24}
+# Fields of a shape that are no property of its weights.
+_OF_A_STEP = ("dropout", "loss_chunk", "gradient_checkpointing", "float32_attention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +139,8 @@ def taken(wanted: Mapping[str, tuple[int, ...]], read: Callable[[str], Tensor]) 
 
 
 def shape_settings(shape: ModelShape) -> dict[str, Any]:
-    """The settings that make a model of a shape; dropout is not one of its weights."""
-    settings: dict[str, Any] = asdict(shape)
-    del settings["dropout"]
+    """The settings that make a model of a shape, without those that say how a step computes with it."""
+    settings = {name: value for name, value in asdict(shape).items() if name not in _OF_A_STEP}
     parts: dict[str, Any] = settings.pop("ingredients")
     return settings | ({"arch": "gpt2"} if shape.ingredients == GPT2 else {}) | parts
 

@@ -5,6 +5,9 @@
 Shapes: B batch, T new tokens, S all tokens so far, C n_embd, H heads, D = C / H.
 """
 
+import functools
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,6 +24,7 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         self.n_head = shape.n_head
         self.dropout = shape.dropout
+        self.in_float32 = shape.float32_attention
         self.qk_norm = shape.ingredients.qk_norm
         self.c_attn = Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
         self.c_proj = Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
@@ -45,14 +49,21 @@ class CausalSelfAttention(nn.Module):
         q_BHTD, k_BHSD, v_BHSD = (part.transpose(1, 2) for part in (q_BTHD, k_BTHD, v_BTHD))
         if cached is not None:
             k_BHSD, v_BHSD = cached.extended(layer, k_BHSD, v_BHSD)
-        y_BHTD = F.scaled_dot_product_attention(
-            q_BHTD,
-            k_BHSD,
-            v_BHSD,
+        y_BHTD = self._attend(q_BHTD, k_BHSD, v_BHSD, cached)
+        y_BTC = y_BHTD.transpose(1, 2).reshape(B, T, C)
+        projected: Tensor = self.resid_dropout(self.c_proj(y_BTC))
+        return projected
+
+    def _attend(self, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor, cached: Pass | None) -> Tensor:
+        """What each head gathers, `[B, H, T, D]`."""
+        attend = functools.partial(
+            F.scaled_dot_product_attention,
             attn_mask=None if cached is None else cached.mask,
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=cached is None or cached.causal,
         )
-        y_BTC = y_BHTD.transpose(1, 2).reshape(B, T, C)
-        projected: Tensor = self.resid_dropout(self.c_proj(y_BTC))
-        return projected
+        kind = q_BHTD.device.type
+        if self.in_float32 and torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return attend(q_BHTD.float(), k_BHSD.float(), v_BHSD.float())
+        return attend(q_BHTD, k_BHSD, v_BHSD)

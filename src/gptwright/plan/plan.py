@@ -7,7 +7,7 @@ and None where nothing is known, with what is missing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gptwright.arithmetic.cut import cut_step
@@ -109,7 +109,8 @@ def make_plan(
 
     Args:
         config: its settings.
-        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`.
+        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`,
+            and `peak_flops` of this machine in the dtype of the products, where it was measured.
         sources: where each setting that somebody gave comes from.
         speed: a measured speed, in place of the model's.
 
@@ -122,6 +123,8 @@ def make_plan(
     count = int(facts["device_count"].number) if "device_count" in facts else 1
     name = str(facts["device"].value) if "device" in facts else None
     device = plan_device(config, name=name, count=count)
+    if "peak_flops" in facts:
+        device = replace(device, peak=facts["peak_flops"])
     memory, fits, largest = _memory(config, shape, device)
     tokens = config.sequences_per_step * config.block_size * config.max_iters
     train_tokens = facts.get("train_tokens")

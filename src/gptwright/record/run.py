@@ -159,12 +159,14 @@ class RunFolder:
         folder = dataset.get("folder") if isinstance(dataset, dict) else None
         return Path(folder) if isinstance(folder, str) else None
 
+    def machine_if(self, device: str) -> dict[str, Any]:
+        """What run.json says of the machine and of how the run computed there; empty for another device."""
+        machine = self.read_facts().get("machine")
+        return machine if isinstance(machine, dict) and machine.get("device") == device else {}
+
     def threads_on(self, device: str) -> int | None:
         """With how many threads the run has computed, if it was on this device."""
-        machine = self.read_facts().get("machine")
-        if not isinstance(machine, dict) or machine.get("device") != device:
-            return None
-        threads = machine.get("threads")
+        threads = self.machine_if(device).get("threads")
         return threads if isinstance(threads, int) and threads > 0 else None
 
     def rebuild_log(self) -> None:

@@ -27,6 +27,7 @@ from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
 from gptwright.train.guards import UpdateGuard, step_unless
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
+from gptwright.train.products import choose_way
 from gptwright.train.replica import clip_gradients
 from gptwright.train.state import TrainState
 
@@ -86,9 +87,13 @@ def measure(plan: Plan) -> Measured:
     device = find_device(config.device)
     allow_tf32(device)
     precision, compiled, _ = choose_precision(dtype=config.dtype, compile_model=config.compile, device=device)
+    shape, chosen = plan.shape, choose_way(config, plan.shape, device, before={})
+    if chosen is not None:
+        config, precision = chosen.way.applied(config), Precision(device, chosen.way.dtype)
+        shape = ModelShape.of(config, shape.vocab_size)
     variants = (True, False) if device.type == "cuda" and config.compile == "auto" else (compiled,)
     trials = tuple(
-        _trial(config, plan.shape, precision, cut, variant) for variant in variants for cut in _cuts(plan)
+        _trial(config, shape, precision, cut, variant) for variant in variants for cut in _cuts(plan)
     )
     ran = [trial for trial in trials if trial.step_seconds is not None]
     if not ran:

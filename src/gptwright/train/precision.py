@@ -73,8 +73,10 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
 
 
 def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
+    if request == "auto" and "bfloat16" in device.native_dtypes:
+        return "float32", "unless a run finds at its start that bfloat16 is quicker for its model"
     if request == "auto":
-        return "float32", "nanoGPT's choice on a CPU; bfloat16, where a CPU has it, if asked for"
+        return "float32", "this CPU has no other in hardware"
     if request not in device.native_dtypes:
         return "float32", f"{request} is not in this CPU's hardware (nanoGPT ignores dtype on a CPU too)"
     return request, "asked for"

@@ -5,21 +5,39 @@ import sys
 import psutil
 import torch
 
+from gptwright import units
 from gptwright.config.load import LoadedConfig
 from gptwright.data.dataset import TokenDataset
-from gptwright.facts import Fact, stated
+from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.detect import Device
+from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.plan.plan import Plan, make_plan
 from gptwright.train.distributed import World
+from gptwright.train.products import Choice
 
 
 def promise_of(
-    loaded: LoadedConfig, dataset: TokenDataset, vocabulary: Fact, *, world: World, device: Device
+    loaded: LoadedConfig,
+    dataset: TokenDataset,
+    vocabulary: Fact,
+    *,
+    world: World,
+    device: Device,
+    choice: Choice | None,
 ) -> Plan:
     """The plan of a run on the devices and data that it really has.
 
     Processes on one CPU share it, so that they are one device.
+
+    Args:
+        loaded: the settings.
+        dataset: what it trains on.
+        vocabulary: rows of the token embedding.
+        world: the processes that train.
+        device: this one's.
+        choice: the dtype of a CPU that was chosen by measurement; a plan by itself takes float32.
     """
+    config = loaded.config
     devices = world.hosts if device.type == "cpu" else world.size
     facts = {
         "vocab_size": vocabulary,
@@ -27,7 +45,22 @@ def promise_of(
         "dataset": stated("dataset", dataset.name),
         "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
     }
-    return make_plan(loaded.config, facts, sources=loaded.sources)
+    if choice is not None:
+        config = choice.way.applied(config)
+        facts["peak_flops"] = _peak(device, choice.way.dtype)
+    return make_plan(config, facts, sources=loaded.sources)
+
+
+def _peak(device: Device, dtype: str) -> Fact:
+    rate = measure_matmul_peak(device, getattr(torch, dtype))
+    return Fact(
+        name="peak_flops",
+        value=rate,
+        text=units.flops_rate(rate),
+        origin=Origin.MEASURED,
+        reason=f"fastest {dtype} matrix product just now",
+        source="derived",
+    )
 
 
 def peak_memory_bytes(device: Device) -> int | None:

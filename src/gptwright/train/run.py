@@ -356,6 +356,8 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
             "device": device.name,
             "device_memory_bytes": device.memory_bytes,
             "threads": torch.get_num_threads(),
+            "dtype": session.precision.dtype,
+            "float32_attention": session.model.shape.float32_attention,
             "processes": session.world.size,
             "hosts": session.world.hosts,
         },

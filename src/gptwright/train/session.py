@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, requir
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
 from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
-from gptwright.facts import Fact
+from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import find_device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.interop.foreign import ForeignModel, put_weights
@@ -32,6 +33,7 @@ from gptwright.plan.plan import Plan
 from gptwright.record.run import RunFolder
 from gptwright.train.distributed import World
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
+from gptwright.train.products import Choice, Way, choose_way
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.start import require_same_tokenizer, weights_facts
@@ -124,7 +126,13 @@ def build_session(
     world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
     world.require_same(f"the dataset {data.dataset.name}", data.dataset.fingerprint)
     shape = ModelShape.of(config, data.vocab_size)
-    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device)
+    machine = {} if before is None else before.machine_if(device.name)
+    chosen = _way_of_first(world, lambda: choose_way(config, shape, device, before=machine))
+    if chosen is not None:
+        precision = Precision(device, chosen.way.dtype)
+        shape = ModelShape.of(chosen.way.applied(config), data.vocab_size)
+        choices = [*chosen.facts(), *(choice for choice in choices if choice.name != "dtype")]
+    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=chosen)
     parallel = choose_parallel(config, world, promise)
     model = _build_model(shape, config.seed)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
@@ -173,6 +181,19 @@ def build_session(
         facts=[*facts, *weights, *parallel_facts(config, world, parallel, device)],
         warnings=warnings_of(config),
     )
+
+
+def _way_of_first(world: World, choose: Callable[[], Choice | None]) -> Choice | None:
+    """What the first process chose, in all of them."""
+
+    def told() -> list[Any] | None:
+        chosen = choose()
+        if chosen is None:
+            return None
+        return [chosen.way.dtype, chosen.way.float32_attention, chosen.origin, chosen.reason]
+
+    heard = world.from_first(told)
+    return None if heard is None else Choice(Way(*heard[:2]), Origin(heard[2]), heard[3])
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def seconds_of(model: GPT, precision: Precision, threads: int, rows: int) -> flo
     rows = max(1, min(rows, MOST_TOKENS // context))
     tokens_BT = torch.zeros((rows, context), dtype=torch.int64)
     seconds = []
-    with _threads(threads), torch.random.fork_rng(devices=[]):
+    with using_threads(threads), torch.random.fork_rng(devices=[]):
         for _ in range(PASSES):
             begin = time.perf_counter()
             with precision.autocast():
@@ -109,7 +109,8 @@ def seconds_of(model: GPT, precision: Precision, threads: int, rows: int) -> flo
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def using_threads(count: int) -> Iterator[None]:
+    """torch with so many threads, inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

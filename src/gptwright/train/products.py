@@ -1,0 +1,169 @@
+"""In which dtype a CPU that has bfloat16 multiplies matrices: the quickest for this model, timed at start.
+
+bfloat16 halves the bytes of a product and, in hardware, about doubles its rate. Against it stand the casts
+of every input, and attention, whose backward pass on a CPU can take several times as long in bfloat16 as in
+float32. Which weighs more depends on the CPU and on the model, so a block and the output head are timed in
+each way that the settings leave open. Weights, gradients, norms and the loss stay in float32 in all of them.
+
+A resumed run keeps the way that it had on this device: another would not end in the same weights.
+
+One thread is timed: beside busy processes several wait for each other, and a time says little of the work
+(docs/lab-notes.md).
+
+Cost: nothing on a CPU without bfloat16; else rounds of all ways until `SECONDS` are over, at least one.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch.nn import functional as F
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Fact, Origin
+from gptwright.hardware.detect import Device
+from gptwright.model.gpt import GPT
+from gptwright.train.precision import Precision
+from gptwright.train.threads import using_threads
+
+# The budget of the measurement; a round that has begun is finished.
+SECONDS, MOST_ROUNDS = 4.0, 6
+# bfloat16 must be quicker than float32 by so much to be worth its rounding.
+WORTH = 1.1
+# What is timed: a block over whole windows of at most so many tokens, the head over fewer.
+BLOCK_TOKENS, HEAD_TOKENS = 1024, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a step multiplies.
+
+    Attributes:
+        dtype: of the products, `float32` or `bfloat16`.
+        float32_attention: whether attention is computed in float32 nevertheless.
+    """
+
+    dtype: Literal["float32", "bfloat16"]
+    float32_attention: bool
+
+    def applied(self, config: TrainConfig) -> TrainConfig:
+        """Settings that ask for this way and no other."""
+        return replace(
+            config, dtype=self.dtype, attention_dtype="float32" if self.float32_attention else "dtype"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.dtype} with attention in float32" if self.float32_attention else self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way, where the choice comes from, and why it was made."""
+
+    way: Way
+    origin: Origin
+    reason: str
+
+    def facts(self) -> list[Fact]:
+        """The choice for the start-up table."""
+        attention = "float32" if self.way.float32_attention else self.way.dtype
+        return [
+            Fact(name=name, value=dtype, text=dtype, origin=self.origin, reason=self.reason)
+            for name, dtype in (("dtype", self.way.dtype), ("attention_dtype", attention))
+        ]
+
+
+FLOAT32 = Way("float32", False)
+WAYS = (FLOAT32, Way("bfloat16", False), Way("bfloat16", True))
+
+
+def choose_way(
+    config: TrainConfig, shape: ModelShape, device: Device, *, before: Mapping[str, Any]
+) -> Choice | None:
+    """The quickest way that the settings allow; None where there is nothing to choose.
+
+    Args:
+        config: the settings; `dtype` and `attention_dtype` leave it open with `auto`.
+        shape: of the model.
+        device: where.
+        before: what `run.json` says of how the run computed, if it goes on on the same device.
+    """
+    open_ = [way for way in WAYS if _allowed(way, config)]
+    if device.type != "cpu" or "bfloat16" not in device.native_dtypes or len(open_) < 2:
+        return None
+    # A run of a version that did not choose was in float32.
+    had = (before.get("dtype", "float32"), before.get("float32_attention", False)) if before else None
+    for way in open_:
+        if had == (way.dtype, way.float32_attention):
+            return Choice(way, Origin.LOGGED, "as this run had; --dtype=… for another")
+    seconds = seconds_of_ways(open_, shape, device, rows=config.batch_size)
+    quickest = min(open_, key=lambda way: seconds[way])
+    if FLOAT32 in seconds and seconds[quickest] * WORTH > seconds[FLOAT32]:
+        quickest = FLOAT32
+    times = ", ".join(f"{1e6 * taken:.1f} µs in {way}" for way, taken in seconds.items())
+    return Choice(quickest, Origin.MEASURED, f"forward and backward of a token took {times}")
+
+
+def _allowed(way: Way, config: TrainConfig) -> bool:
+    if config.dtype not in ("auto", way.dtype):
+        return False
+    asked = config.attention_dtype
+    return asked == "auto" or way == FLOAT32 or way.float32_attention == (asked == "float32")
+
+
+def seconds_of_ways(
+    ways: list[Way], shape: ModelShape, device: Device, *, rows: int, budget: float = SECONDS
+) -> dict[Way, float]:
+    """The least time of a token's forward and backward pass in each way, all layers and the head counted.
+
+    All take turns, so that what disturbs one round disturbs all; the first one counts only where there is no
+    time for another. No draw of random numbers is used up.
+
+    Args:
+        ways: what to time.
+        shape: of the model.
+        device: a CPU.
+        rows: sequences of a micro-batch.
+        budget: seconds.
+    """
+    rounds: list[dict[Way, float]] = []
+    with using_threads(1), torch.random.fork_rng(devices=[]):
+        for way in ways:
+            # What torch loads with the first pass of a process is no cost of a way.
+            _pass(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), way, device, rows=1)()
+        begin = time.perf_counter()
+        passes = {way: _pass(shape, way, device, rows) for way in ways}
+        while not rounds or (len(rounds) < MOST_ROUNDS and time.perf_counter() - begin < budget):
+            rounds.append({way: timed() for way, timed in passes.items()})
+    counted = rounds[1:] or rounds
+    return {way: min(round_[way] for round_ in counted) for way in ways}
+
+
+def _pass(shape: ModelShape, way: Way, device: Device, rows: int) -> Callable[[], float]:
+    """A function that times a block and the head, and gives seconds a token of the whole model."""
+    model = GPT(replace(shape, n_layer=1, float32_attention=way.float32_attention))
+    precision = Precision(device, way.dtype)
+    rows = max(1, min(rows, BLOCK_TOKENS // shape.block_size))
+    context = min(shape.block_size, BLOCK_TOKENS)
+    block = model.transformer["h"][0]  # type: ignore[index]
+    x_BTC = torch.randn(rows, context, shape.n_embd, requires_grad=True)
+    head_NC = torch.randn(min(rows * context, HEAD_TOKENS), shape.n_embd, requires_grad=True)
+    targets_N = torch.zeros(len(head_NC), dtype=torch.int64)
+
+    def timed() -> float:
+        start = time.perf_counter()
+        with precision.autocast():
+            y_BTC = block(x_BTC, layer=0, rotary=model.rotary)
+        torch.autograd.backward(y_BTC, torch.ones_like(y_BTC))
+        middle = time.perf_counter()
+        with precision.autocast():
+            loss = F.cross_entropy(model.lm_head(head_NC), targets_N)
+        torch.autograd.backward(loss)
+        end = time.perf_counter()
+        model.zero_grad(set_to_none=True)
+        return shape.n_layer * (middle - start) / (rows * context) + (end - middle) / len(head_NC)
+
+    return timed

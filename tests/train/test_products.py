@@ -1,0 +1,160 @@
+"""Which dtype a CPU with bfloat16 multiplies in: the quickest by measurement, and the same after a resume."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.load import load_config
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Origin
+from gptwright.hardware import probe
+from gptwright.hardware.detect import Device, find_device
+from gptwright.plan.plan import make_plan
+from gptwright.record.metrics import read_metrics
+from gptwright.record.run import RunFolder
+from gptwright.train import measure, products, session
+from gptwright.train.products import FLOAT32, WAYS, Way, choose_way, seconds_of_ways
+from gptwright.train.run import prepare_new, prepare_resume, train_prepared
+from tests.train.conftest import Train, Watcher
+
+BFLOAT16, MIXED = WAYS[1:]
+CONFIG = TrainConfig(n_layer=3, n_head=2, n_embd=32, block_size=16, batch_size=2)
+SHAPE = ModelShape.of(CONFIG, 50)
+FASTEST_MIXED = {FLOAT32: 3e-6, BFLOAT16: 4e-6, MIXED: 2e-6}
+
+
+@pytest.fixture
+def cpu() -> Device:
+    """This CPU, said to have bfloat16; torch emulates it where it has not."""
+    return replace(find_device("cpu"), native_dtypes=("float32", "bfloat16"))
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> dict[Way, float]:
+    """Seconds that each way is said to take; asking for a way that is not in it is an error."""
+    seconds = dict(FASTEST_MIXED)
+    monkeypatch.setattr(
+        products, "seconds_of_ways", lambda ways, shape, device, rows: {way: seconds[way] for way in ways}
+    )
+    return seconds
+
+
+@pytest.fixture
+def everywhere(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs and measurements find that CPU; emulated, its products have to be small to take no time."""
+    for module in (session, measure):
+        monkeypatch.setattr(module, "find_device", lambda request: cpu)
+    monkeypatch.setattr(probe, "SIDES", {"cpu": (64,)})
+    monkeypatch.setattr(measure, "SECONDS_A_TRIAL", 0.1)
+    probe.measure_matmul_peak.cache_clear()
+    yield
+    probe.measure_matmul_peak.cache_clear()
+
+
+def test_the_quickest_is_taken_with_all_times_in_its_reason(cpu: Device, taken: dict[Way, float]) -> None:
+    choice = choose_way(CONFIG, SHAPE, cpu, before={})
+    assert choice is not None
+    assert choice.way == MIXED
+    assert {(fact.name, fact.value, fact.origin) for fact in choice.facts()} == {
+        ("dtype", "bfloat16", Origin.MEASURED),
+        ("attention_dtype", "float32", Origin.MEASURED),
+    }
+    assert choice.reason == (
+        "forward and backward of a token took 3.0 µs in float32, 4.0 µs in bfloat16,"
+        " 2.0 µs in bfloat16 with attention in float32"
+    )
+    # Its rounding is worth a tenth.
+    taken[MIXED] = 2.8e-6
+    choice = choose_way(CONFIG, SHAPE, cpu, before={})
+    assert choice is not None
+    assert choice.way == FLOAT32
+
+
+@pytest.mark.parametrize(
+    ("asked", "way"),
+    [
+        ({"dtype": "bfloat16"}, MIXED),
+        ({"attention_dtype": "dtype"}, FLOAT32),
+        ({"attention_dtype": "float32"}, MIXED),
+        ({"dtype": "float32"}, None),
+        ({"dtype": "bfloat16", "attention_dtype": "dtype"}, None),
+    ],
+)
+@pytest.mark.usefixtures("taken")
+def test_what_is_asked_for_is_not_open(cpu: Device, asked: Mapping[str, str], way: Way | None) -> None:
+    choice = choose_way(replace(CONFIG, **asked), SHAPE, cpu, before={})  # type: ignore[arg-type]
+    assert (choice.way if choice else None) == way
+
+
+@pytest.mark.usefixtures("taken")
+@pytest.mark.parametrize("device", [{"native_dtypes": ("float32",)}, {"type": "cuda", "index": 0}])
+def test_other_devices_are_not_timed(cpu: Device, device: Mapping[str, object]) -> None:
+    assert choose_way(CONFIG, SHAPE, replace(cpu, **device), before={}) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("taken")
+@pytest.mark.parametrize(
+    ("before", "way"),
+    [
+        ({"dtype": "bfloat16", "float32_attention": False}, BFLOAT16),
+        ({"dtype": "float32", "float32_attention": False}, FLOAT32),
+        ({"device": "this", "threads": 2}, FLOAT32),  # of a version that did not choose
+    ],
+)
+def test_a_run_goes_on_as_it_was(cpu: Device, before: Mapping[str, object], way: Way) -> None:
+    choice = choose_way(CONFIG, SHAPE, cpu, before=before)
+    assert choice is not None
+    assert (choice.way, choice.origin) == (way, Origin.LOGGED)
+
+
+def test_each_way_is_really_timed_and_leaves_no_trace(cpu: Device) -> None:
+    draws = torch.get_rng_state()
+    # Large enough for products to count: emulated, bfloat16 takes many times as long.
+    shape = ModelShape.of(replace(CONFIG, n_embd=256, block_size=64), 500)
+    seconds = seconds_of_ways(list(WAYS), shape, cpu, rows=2, budget=1.0)
+    assert list(seconds) == list(WAYS)
+    assert all(taken > 0 for taken in seconds.values())
+    assert torch.equal(torch.get_rng_state(), draws)
+    if "bfloat16" not in find_device("cpu").native_dtypes:
+        assert min(seconds, key=lambda way: seconds[way]) == FLOAT32
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_a_run_computes_as_chosen_and_goes_on_so(
+    tmp_path: Path, tiny: dict[str, str], taken: dict[Way, float], train: Train
+) -> None:
+    options = tiny | {"attention_dtype": "auto"}
+    in_float32 = train(options | {"dtype": "float32"}, tmp_path / "float32")
+    out = tmp_path / "run"
+    prepared = prepare_new(load_config([], options | {"out_dir": str(out)}))
+    assert prepared.session.precision.dtype == "bfloat16"
+    assert prepared.session.model.shape.float32_attention
+    assert (prepared.session.promise.config.dtype, prepared.session.promise.device.dtype) == ("bfloat16",) * 2
+    peak = prepared.session.promise.device.peak
+    assert peak is not None
+    assert (peak.number, peak.reason) == (
+        prepared.session.peak_flops,
+        "fastest bfloat16 matrix product just now",
+    )
+    outcome = train_prepared(prepared, Watcher())
+    # A tiny model in 16 bits learns as in 32.
+    assert outcome.state.best_val_loss == pytest.approx(in_float32.state.best_val_loss, abs=0.02)
+    (start,) = [record for record in read_metrics(out / "metrics.jsonl") if record["kind"] == "start"]
+    assert start["dtype"] == "bfloat16"
+    taken[MIXED] = 1.0
+    run = RunFolder(out)
+    again = prepare_resume(run, run.load_config({"max_iters": "40"}))
+    again.let_go()
+    assert again.session.precision.dtype == "bfloat16"
+    assert again.session.model.shape.float32_attention
+
+
+@pytest.mark.usefixtures("everywhere", "taken")
+def test_a_measured_plan_names_what_it_measured() -> None:
+    config = replace(CONFIG, device="cpu", gradient_accumulation_steps=1)
+    measured = measure.measure(make_plan(config, {}, sources={}))
+    assert (measured.config.dtype, measured.config.attention_dtype) == ("bfloat16", "float32")
