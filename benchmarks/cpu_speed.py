@@ -1,6 +1,6 @@
 """Trains small models on this CPU for a few steps and prints their speed beside the peak of those seconds.
 
-    python benchmarks/cpu_speed.py [--threads N] [--steps N] [--rounds N] [SHAPE …]
+    python benchmarks/cpu_speed.py [--threads N] [--steps N] [--rounds N] [--dataset FOLDER] [SHAPE …]
 
 The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one thread both count in
 CPU time, so that other processes on the machine hardly disturb them; with more, threads wait for each other,
@@ -124,13 +124,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--dataset", type=Path, help="a prepared one; default: characters of Python's library"
+    )
     given = parser.parse_args()
     if given.threads:
         # Before numpy and torch are imported, which read them once.
         for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[variable] = str(given.threads)
     with tempfile.TemporaryDirectory() as place:
-        dataset = prepare_text(Path(place))
+        dataset = given.dataset or prepare_text(Path(place))
         for _ in range(given.rounds):
             for name in given.shapes or SHAPES:
                 row = measure(name, dataset=dataset, steps=given.steps, threads=given.threads)

@@ -4,6 +4,7 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -52,6 +53,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unflushed() -> Iterator[None]:
+    """Nobody waits for the disk: what a flush saves is lost by a power cut alone, and no test makes one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def tinyshakespeare() -> Path:
     """The real Tiny Shakespeare."""
@@ -91,6 +100,19 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(dataset: Path) -> dict[str, str]:
     """Options of a tiny run on that dataset."""
     return TINY | {"dataset": str(dataset)}
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile captures and differentiates the model's graphs, but runs them with eager kernels.
+
+    The C++ compiler takes a minute for what a test compiles in full, and its kernels are torch's to prove:
+    tests/model/test_loss.py has them made for each architecture, the long form everywhere.
+    """
+    if not LONG:
+        import torch
+
+        monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
 
 
 def as_arguments(options: dict[str, str]) -> list[str]:

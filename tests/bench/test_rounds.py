@@ -3,12 +3,13 @@
 import importlib.util
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from gptwright.bench import trainers
+from gptwright.bench.results import Row
 from gptwright.bench.rounds import run_rounds
 from gptwright.bench.trainers import Others, hf_trainer
 from gptwright.bench.workloads import CHARACTERS, ONE, WORKLOADS, Workload, steps
@@ -47,46 +48,52 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_both_do_the_same_work_in_turns(tmp_path: Path) -> None:
+HF_IS_HERE = all(map(importlib.util.find_spec, ("transformers", "accelerate")))
+TEXT = "All the world's a stage, and all the men and women merely players.\n" * 400
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of everybody left: the rows, and what was said of them."""
+
+    rows: list[Row]
+    said: list[str]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Round:
+    """Ours, nanoGPT (or what stands in for it) and, where it is installed, Hugging Face's Trainer."""
+    folder = tmp_path_factory.mktemp("round")
     given = os.environ.get("NANOGPT")
-    place = Path(given) if given else checkout(tmp_path)
+    others = Others(nanogpt=Path(given) if given else checkout(folder), hf_trainer=HF_IS_HERE)
+    text = folder / "text.txt"
+    text.write_text(TEXT)
+    work = replace(WORKLOAD, options={**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2})
     said: list[str] = []
-    text = tmp_path / "text.txt"
-    text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
-    rows = run_rounds(
-        WORKLOAD, rounds=1, peak_flops=1e11, others=Others(nanogpt=place), text=text, said=said.append
-    )
-    assert [row.trainer for row in rows] == ["gptwright", "nanoGPT eager"]
-    assert len(said) == 2
-    ours, theirs = rows
+    rows = run_rounds(work, rounds=1, peak_flops=1e11, others=others, text=text, said=said.append)
+    return Round(rows, said)
+
+
+@pytest.mark.slow
+def test_all_do_the_same_work_in_turns(played: Round) -> None:
+    names = [row.trainer for row in played.rows]
+    assert names[:2] == ["gptwright", "nanoGPT eager"]
+    assert [line.partition(":")[0] for line in played.said] == names
+    ours, theirs = played.rows[:2]
     assert (ours.times_ours_wall, ours.times_ours_step) == (1.0, 1.0)
     assert theirs.times_ours_wall == pytest.approx(theirs.runs[0].wall_seconds / ours.runs[0].wall_seconds)
     assert ours.tokens_per_second == pytest.approx(4 * 32 / ours.runs[0].step_seconds)
-    # 6·N + 12·L·C·T a token, 128 tokens a step; the text has 22 characters
-    vocabulary = len(set(text.read_text()))
-    flops = 128 * (6 * (12 * 32**2 + 3 * 32 + vocabulary * 32) + 12 * 32 * 32)
+    # 6·N + 12·L·C·T a token, 128 tokens a step
+    flops = 128 * (6 * (12 * 32**2 + 3 * 32 + len(set(TEXT)) * 32) + 12 * 32 * 32)
     assert ours.fraction_of_peak == pytest.approx(flops / 1e11 / ours.runs[0].step_seconds)
     assert 1.0 < ours.val_loss < 3.5
 
 
-HF_IS_HERE = all(map(importlib.util.find_spec, ("transformers", "accelerate")))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not HF_IS_HERE, reason="needs transformers and accelerate, which `make test` installs")
-def test_two_others_take_turns_and_hugging_faces_trainer_learns_the_same(tmp_path: Path) -> None:
-    said: list[str] = []
-    text = tmp_path / "text.txt"
-    text.write_text("All the world's a stage, and all the men and women merely players.\n" * 400)
-    others = Others(nanogpt=checkout(tmp_path), hf_trainer=True)
-    work = replace(WORKLOAD, options={**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2})
-    rows = run_rounds(work, rounds=1, peak_flops=1e11, others=others, text=text, said=said.append)
-    names = [row.trainer for row in rows]
-    assert names[:2] == ["gptwright", "nanoGPT eager"]
-    assert names[2].startswith("HF Trainer eager")
-    assert [line.partition(":")[0] for line in said] == names
-    ours, _, theirs = rows
+def test_hugging_faces_trainer_learns_the_same(played: Round) -> None:
+    ours, _, theirs = played.rows
+    assert theirs.trainer.startswith("HF Trainer eager")
     for run in theirs.runs:
         assert 0 < run.step_seconds < run.wall_seconds / 10
         assert run.peak_bytes > 100e6

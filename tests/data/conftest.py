@@ -1,5 +1,6 @@
 """Small datasets, made as a person would make them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,9 +65,15 @@ def sentences(rng: np.random.Generator, words: int) -> str:
 
 
 @pytest.fixture
-def fineweb(tmp_path: Path) -> Path:
+def fineweb(tmp_path: Path, written_fineweb: Path) -> Path:
+    """A copy of those files, which a test may change."""
+    return shutil.copytree(written_fineweb, tmp_path / "fineweb")
+
+
+@pytest.fixture(scope="session")
+def written_fineweb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two Parquet files with FineWeb-Edu's columns: 1,200 documents, some 500 kB, a few of them twice."""
-    folder = tmp_path / "fineweb"
+    folder = tmp_path_factory.mktemp("written") / "fineweb"
     folder.mkdir()
     rng = np.random.default_rng(11)
     texts = [sentences(rng, int(rng.integers(5, 120))) for _ in range(1200)]

@@ -296,7 +296,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
 @pytest.mark.skipif(not psutil.LINUX, reason="the peak is read from /proc")
 def test_a_file_of_one_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
     most = []
-    for words in (4_000_000, 11_000_000):
+    for words in (4_000_000, 8_000_000):
         line = tmp_path / f"{words}.txt"
         line.write_text(" ".join(map(str, range(words))))
         done = subprocess.run(
@@ -308,5 +308,5 @@ def test_a_file_of_one_endless_line_does_not_fill_the_memory(tmp_path: Path) -> 
         most.append(int(done.stdout))
         tokens = sum(split.tokens for split in open_dataset(str(tmp_path / f"{words}")).splits.values())
         assert tokens >= line.stat().st_size
-    # Held once as bytes and once as text, the rest of the longer line would take 110 MB.
-    assert most[1] - most[0] < 60
+    # Held once as bytes and once as text, the rest of the longer line would take 60 MB.
+    assert most[1] - most[0] < 35

@@ -473,5 +473,5 @@ def test_it_needs_neither_torch_nor_numpy_and_little_time() -> None:
         float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
         for _ in range(3)
     ]
-    # 14 ms here; far from the half second that a plan may take, on any machine.
-    assert min(runs) < 0.06
+    # 14 ms on a quiet core; far from the half second that a plan may take, on a slow or busy one too.
+    assert min(runs) < 0.2

@@ -92,8 +92,10 @@ def test_a_second_backward_pass_is_refused_and_not_wrong(tensors: tuple[Tensor, 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_model_trains_as_with_all_logits(
-    arch: Literal["gpt2", "modern"], tied: bool, compiled: bool
+    request: pytest.FixtureRequest, arch: Literal["gpt2", "modern"], tied: bool, compiled: bool
 ) -> None:
+    if not tied:
+        request.getfixturevalue("captured")
     config = TrainConfig(
         n_layer=2, n_head=2, n_embd=16, block_size=12, arch=arch, tie_weights=tied, zero_init=False
     )

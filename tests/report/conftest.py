@@ -12,6 +12,7 @@ import pytest
 from gptwright.cli.main import run
 from gptwright.record.run import RunFolder
 from tests.conftest import TINY, as_arguments
+from tests.processes import PATIENCE_SECONDS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Nothing of the browser's own may reach for the network or wait for a graphics card.
@@ -61,10 +62,28 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Open]:
-    """Opens a file: `open_page(path, width=1200, scheme="light")`, ready and drawn."""
+    """Opens a file: `open_page(path, width=1200, scheme="light")`, ready and drawn.
+
+    With `within` it opens in place of another page, which is three times as quick as a window of its own.
+    """
     contexts = []
 
-    def call(path: Path, *, width: int = 1200, scheme: str = "light", touch: bool = False) -> Opened:
+    def call(
+        path: Path,
+        *,
+        width: int = 1200,
+        scheme: str = "light",
+        touch: bool = False,
+        within: Opened | None = None,
+    ) -> Opened:
+        opened = within or window(width, scheme, touch)
+        opened.console.clear()
+        opened.requests.clear()
+        opened.page.goto(path.as_uri())
+        opened.page.wait_for_selector("html[data-ready]", timeout=1000 * PATIENCE_SECONDS)
+        return opened
+
+    def window(width: int, scheme: str, touch: bool) -> Opened:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch
         )
@@ -73,8 +92,6 @@ def open_page(browser: Any) -> Iterator[Open]:
         opened.page.on("console", lambda message: opened.console.append(message.text))
         opened.page.on("pageerror", lambda error: opened.console.append(str(error)))
         opened.page.on("request", lambda request: opened.requests.append(request.url))
-        opened.page.goto(path.as_uri())
-        opened.page.wait_for_selector("html[data-ready]", timeout=20_000)
         return opened
 
     yield call

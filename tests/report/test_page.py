@@ -32,21 +32,35 @@ def data_of(path: Path) -> dict[str, Any]:
     return document
 
 
+# What every plot holds, asked for at once: a question takes the browser some milliseconds.
+DRAWN = """() => Object.fromEntries([...document.querySelectorAll("[id^='plot-']")].map((host) => {
+  const all = (selector) => [...host.querySelectorAll(selector)];
+  return [host.id, {
+    points: all("svg.plot").map((plot) => plot.getAttribute("data-points")),
+    buttons: all(".legend button").length,
+    curves: all(".curve").length,
+    shapes: all(".curve .line, .curve .area").map((path) => path.getAttribute("d")),
+    dots: all(".dot").length,
+    texts: all(".grid text").length,
+  }];
+}))"""
+
+
 def assert_drawn(opened: Opened, path: Path) -> None:
     """Every figure has all of its points, lines that go somewhere, and nothing was said or asked for."""
     figures = data_of(path)["figures"]
     assert opened.page.locator("svg.plot").count() == len(figures)
+    shown = opened.page.evaluate(DRAWN)
     for figure in figures:
-        host = opened.page.locator(f"#plot-{figure['id']}")
+        seen = shown[f"plot-{figure['id']}"]
         points = sum(len(curve["x"]) for curve in figure["curves"])
         assert points
-        assert host.locator("svg.plot").get_attribute("data-points") == str(points)
-        assert host.locator(".legend button").count() == len({c["label"] for c in figure["curves"]})
-        assert host.locator(".curve").count() == len(figure["curves"])
-        drawn = [path.get_attribute("d") for path in host.locator(".curve .line, .curve .area").all()]
-        assert any(shape and len(shape) > 8 for shape in drawn) or host.locator(".dot").count()
-        assert not any(shape and ("NaN" in shape or "undefined" in shape) for shape in drawn)
-        assert host.locator(".grid text").count() >= 4
+        assert seen["points"] == [str(points)]
+        assert seen["buttons"] == len({c["label"] for c in figure["curves"]})
+        assert seen["curves"] == len(figure["curves"])
+        assert any(shape and len(shape) > 8 for shape in seen["shapes"]) or seen["dots"]
+        assert not any(shape and ("NaN" in shape or "undefined" in shape) for shape in seen["shapes"])
+        assert seen["texts"] >= 4
     assert opened.console == []
     assert opened.requests == [path.as_uri()]
 
@@ -212,12 +226,12 @@ def test_every_public_log_becomes_a_page(tmp_path: Path, gptwright: Command, ope
     folders = sorted(path.parent for path in CASES.glob("*/log.txt"))
     if not folders:
         pytest.skip("needs ../shared/cases")
+    opened = None
     for folder in folders:
         path = make(gptwright, tmp_path / f"{folder.name}.html", folder)
-        opened = open_page(path, width=390)
+        opened = open_page(path, width=390, within=opened)
         assert_drawn(opened, path)
         assert opened.page.evaluate("document.documentElement.scrollWidth") == 390, folder.name
-        opened.page.context.close()
 
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=hacked=1>\"'</style></script>"

@@ -131,6 +131,7 @@ def main() -> None:
     plans = json.loads(Path(sys.argv[1]).read_text())
     # A number about the machine, which no test of this looks at and which takes each rank most of a second.
     mock.patch("gptwright.train.session.measure_matmul_peak", return_value=1e11).start()
+    mock.patch("os.fsync", return_value=None).start()
     print(json.dumps([run_world(plan, number) for number, plan in enumerate(plans)]))
 
 

@@ -26,6 +26,7 @@ from gptwright.train.failures import Register
 from gptwright.train.loop import dropout_seed
 from gptwright.train.stop import ECHO_SECONDS, StopRequest
 from tests.conftest import Answer, as_arguments
+from tests.processes import PATIENCE_SECONDS
 
 
 def test_every_process_has_its_own_dropout() -> None:
@@ -182,6 +183,8 @@ def test_processes_of_a_new_start_do_not_believe_what_those_before_left_in_the_s
             before = pool.submit(meet, store, early)
             time.sleep(0.1)
             assert not before.done()
-            names.append({pool.submit(meet, store, late).result(timeout=10), before.result(timeout=10)})
+            names.append(
+                {pool.submit(meet, store, late).result(PATIENCE_SECONDS), before.result(PATIENCE_SECONDS)}
+            )
     assert [len(name) for name in names] == [1, 1, 1]
     assert len(set.union(*names)) == 3

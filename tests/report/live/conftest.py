@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.processes import PATIENCE_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -143,7 +145,7 @@ def serve() -> Iterator[Serve]:
     for process in started:
         process.terminate()
     for process in started:
-        process.wait(timeout=20)
+        process.wait(PATIENCE_SECONDS)
         assert process.stdout is not None
         process.stdout.close()
 
