@@ -1,5 +1,6 @@
 """The whole of `bench gpu` in a tiny form on a CPU: every part of it but CUDA itself."""
 
+import io
 import json
 import os
 import time
@@ -9,15 +10,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from gptwright.bench import suite
 from gptwright.bench.cases import step_seconds
-from gptwright.bench.found import NANOGPT, OURS
+from gptwright.bench.found import NANOGPT, OURS, Measured, SuiteResult
 from gptwright.bench.gpu import run_suite
 from gptwright.bench.race import steps_in
+from gptwright.bench.results import Peaks
 from gptwright.bench.suite import GPU, Case, Race, Suite
 from gptwright.config.load import load_config
 from gptwright.errors import ConfigError
+from gptwright.report.bench import show_suite
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -211,14 +215,44 @@ def test_what_cannot_be_beside_the_suite_is_refused(tmp_path: Path, gptwright: C
         run_suite(SMALL, seconds=60, nanogpt=tmp_path, text=None, said=print)
 
 
-def test_a_schedule_leaves_time_for_what_is_no_step(text: Path) -> None:
-    from gptwright.bench.found import Measured
+CASE = Measured(
+    case="a", model="m", micro_batch=1, compiled=True, for_both=True, trainer=OURS, status="done", why=None,
+    wall_seconds=9.0, start_seconds=8.0, step_seconds=0.1, tokens_per_second=10.0, flops_per_token=6,
+    device_bytes=30,
+)  # fmt: skip
 
-    pace = Measured(
-        case="", model="", micro_batch=1, compiled=False, trainer=OURS, status="done", why=None,
-        wall_seconds=9.0, start_seconds=8.0, step_seconds=0.1, tokens_per_second=1.0, flops_per_token=1,
-        device_bytes=1,
-    )  # fmt: skip
-    assert steps_in(90, pace) == 712
-    assert steps_in(9, pace) == 0
-    assert steps_in(90, replace(pace, start_seconds=200.0)) == 0
+
+def test_the_fastest_of_each_are_of_what_both_can_do() -> None:
+    peaks = Peaks(
+        machine={"device": "H100", "threads": 1}, dtype="bfloat16", matmul_flops=120.0, bandwidth=1.0
+    )
+    result = SuiteResult(
+        peaks=peaks, tabled_peak=240.0, tabled_name="H100 SXM", device_bytes=100, budget_seconds=600.0
+    )
+    theirs = replace(CASE, trainer=NANOGPT, tokens_per_second=5.0, device_bytes=60)
+    result.cases = [
+        CASE,
+        theirs,
+        replace(CASE, case="b", tokens_per_second=8.0),
+        replace(CASE, case="c", for_both=False, tokens_per_second=99.0),
+        replace(CASE, case="b", trainer=NANOGPT, status="out of memory", tokens_per_second=None),
+    ]
+    assert result.fastest("m", OURS) is CASE
+    assert result.fastest("m", NANOGPT) is theirs
+    document = result.document()
+    assert document["ratios"] == [{"case": "a", "tokens_per_second": 2.0, "device_bytes": 0.5}]
+    first = document["cases"][0]
+    assert (first["mfu_of_measured_peak"], first["mfu_of_tabled_peak"]) == (0.5, 0.25)
+    assert document["cases"][-1]["mfu_of_measured_peak"] is None
+    console = Console(file=io.StringIO(), width=160)
+    show_suite(console, result)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "H100 SXM on paper" in shown
+    assert "makes 2.00 × the tokens/s" in shown
+    assert "out of memory" in shown
+
+
+def test_a_schedule_leaves_time_for_what_is_no_step() -> None:
+    assert steps_in(90, CASE) == 712
+    assert steps_in(9, CASE) == 0
+    assert steps_in(90, replace(CASE, start_seconds=200.0)) == 0

@@ -112,14 +112,15 @@ class Bench:
             eval_iters=1,
             log_interval=suite.log_interval,
         )
-        done = self.watch(command, trainer, seconds=seconds, last_step=suite.last_step)
+        done = self.watch(case, command, trainer, seconds=seconds, last_step=suite.last_step)
         shutil.rmtree(self.folder / "speed", ignore_errors=True)
         return self._read(case, trainer, done)
 
     def watch(
-        self, command: list[str], trainer: str, *, seconds: float, last_step: int | None = None
+        self, case: Case, command: list[str], trainer: str, *, seconds: float, last_step: int | None = None
     ) -> Watched:
         """Runs a trainer's command; what it compiles is kept for its own next run, and for nobody else's."""
+        kept = {"TORCHINDUCTOR_CACHE_DIR": str(self.folder / f"compiled-{trainer}")}
         self.settle()
         return watch(
             command,
@@ -127,7 +128,7 @@ class Bench:
             seconds=seconds,
             last_step=last_step,
             device_memory=self.device_memory,
-            environment={"TORCHINDUCTOR_CACHE_DIR": str(self.folder / f"compiled-{trainer}")},
+            environment={**kept, **case.environment},
         )
 
     def settle(self) -> None:
@@ -146,6 +147,7 @@ class Bench:
             model=case.model,
             micro_batch=case.micro_batch,
             compiled=case.compiled,
+            for_both=case.beside_nanogpt,
             trainer=trainer,
             status=status,
             why=None if status == "done" else done.text[-TAIL:].strip(),

@@ -31,6 +31,7 @@ class Measured:
         model: of the case.
         micro_batch: of the case.
         compiled: of the case.
+        for_both: whether nanoGPT can do the same.
         trainer: `gptwright` or `nanoGPT`.
         status: `done`, `out of memory`, `out of time` or `failed`.
         why: what it printed last, where it failed.
@@ -46,6 +47,7 @@ class Measured:
     model: str
     micro_batch: int
     compiled: bool
+    for_both: bool
     trainer: str
     status: str
     why: str | None
@@ -160,10 +162,8 @@ class SuiteResult:
         ]
 
     def fastest(self, model: str, trainer: str) -> Measured | None:
-        """A trainer's fastest case of a model, presets left out."""
-        with_speed = [
-            m for m in self.cases if (m.model, m.trainer) == (model, trainer) and "preset" not in m.case
-        ]
+        """A trainer's fastest case of a model, of those that both can do."""
+        with_speed = [m for m in self.cases if (m.model, m.trainer) == (model, trainer) and m.for_both]
         return max(with_speed, key=lambda m: m.tokens_per_second or 0.0, default=None)
 
     def document(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def run_racer(
     case = race.ours if trainer == OURS else race.theirs
     steps = steps_in(race.seconds, pace)
     command = bench.command(case, trainer, f"race-{trainer}", **_length(race, trainer, steps))
-    done = bench.watch(command, trainer, seconds=race.seconds)
+    done = bench.watch(case, command, trainer, seconds=race.seconds)
     printed = tuple(
         (int(found[1]), seconds, float(found[3]))
         for seconds, line in done.lines

@@ -22,6 +22,8 @@ class Case:
         compiled: whether the model is compiled.
         preset: a recipe of ours that replaces the model's options; nanoGPT has nothing to put beside it.
         only_ours: options that nanoGPT does not know; with any, it does not take part.
+        environment: variables that ours is given, such as switches of torch that a measurement must decide;
+            with any, nanoGPT does not take part.
     """
 
     model: str
@@ -29,19 +31,20 @@ class Case:
     compiled: bool
     preset: str | None = None
     only_ours: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """As tables and messages call it."""
         how = "compiled" if self.compiled else "eager"
         more = [f"preset {self.preset}"] if self.preset else []
-        more += [f"{name}={value}" for name, value in self.only_ours.items()]
+        more += [f"{name}={value}" for name, value in (*self.only_ours.items(), *self.environment.items())]
         return ", ".join((self.model, f"micro-batch {self.micro_batch}", how, *more))
 
     @property
     def beside_nanogpt(self) -> bool:
         """Whether nanoGPT can do the same."""
-        return not self.preset and not self.only_ours
+        return not (self.preset or self.only_ours or self.environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,13 @@ class Suite:
     guess_seconds: tuple[float, float] = (30.0, 75.0)
 
 
+# Switches of torch 2.13 that may save memory or time on a GPU; ours does not set them until one has said so.
+UNDECIDED = {
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    "TORCHINDUCTOR_AUTO_CHUNKER": "1",
+    "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING": "1",
+}
+
 SMALL, MEDIUM = "GPT-2 124M", "GPT-2 350M"
 RECIPE = Case(model=SMALL, micro_batch=32, compiled=True, preset="fineweb-124m")
 MAIN = Case(model=SMALL, micro_batch=32, compiled=True)
@@ -122,6 +132,10 @@ GPU = Suite(
         Case(model=MEDIUM, micro_batch=8, compiled=True),
         Case(model=MEDIUM, micro_batch=16, compiled=True, only_ours={"loss_chunk": 8192}),
         Case(model=MEDIUM, micro_batch=16, compiled=True, only_ours={"gradient_checkpointing": True}),
+        *(
+            Case(model=SMALL, micro_batch=32, compiled=True, environment={name: value})
+            for name, value in UNDECIDED.items()
+        ),
         Case(model=SMALL, micro_batch=64, compiled=False),
         Case(model=SMALL, micro_batch=128, compiled=True),
     ),
