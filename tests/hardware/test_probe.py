@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,19 @@ def timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def test_on_a_gpu_a_measurement_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:
+    done: list[object] = []
+    gpu = replace(cpu, type="cuda", index=1)
+    monkeypatch.setattr(probe, "_rate", lambda *_: done.append("rate") or 1.0)
+    monkeypatch.setattr(probe, "_copy_rate", lambda *_: done.append("rate") or 1.0)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", done.append)
+    assert measure(gpu, torch.float32) == 1.0
+    assert done == ["rate", "rate", "emptied", torch.device("cuda:1")]
+    assert measure_bandwidth(gpu) == 1.0
+    assert done[4:] == ["rate", "emptied", torch.device("cuda:1")]
 
 
 def test_a_peak_is_measured_once_a_process(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:

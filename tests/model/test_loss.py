@@ -120,3 +120,19 @@ def test_a_model_trains_as_with_all_logits(
         each = parts(tokens, targets, per_window=True)
         assert parts(tokens, targets).item() == pytest.approx(loss.item(), rel=1e-6)
     assert torch.allclose(each, whole(tokens, targets, per_window=True), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
+@pytest.mark.parametrize("grad", [True, False])
+def test_what_is_compiled_does_not_grow_with_the_chunks(grad: bool) -> None:
+    operations = []
+    for chunk in (18, 2):
+        config = TrainConfig(n_layer=1, n_head=2, n_embd=16, block_size=12, loss_chunk=chunk)
+        model = GPT(ModelShape.of(config, 31))
+        model.compiled()
+        torch._dynamo.reset()
+        tokens, targets = torch.randint(31, (2, 3, 12))
+        with torch.set_grad_enabled(grad):
+            seen = torch._dynamo.explain(model)(tokens, targets, per_window=not grad)
+        operations.append(seen.op_count)
+    assert operations[0] == operations[1]

@@ -13,6 +13,7 @@ from gptwright.optim.muon import orthogonalized, orthogonalized_each, update_sca
 from gptwright.optim.optimizers import Optimizer, build_optimizer, set_learning_rate, set_momentum
 from gptwright.optim.schedule import muon_momentum
 from tests.model.models import shape_of
+from tests.train.test_operations import WAITS, counted
 
 
 def random_matrices(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -104,6 +105,43 @@ def test_an_update_is_nesterov_made_orthogonal() -> None:
     wanted = before * (1 - 0.05 * 0.1) - 0.05 * torch.cat(thirds)
     torch.testing.assert_close(weight.detach(), wanted, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(optimizer.state[weight]["momentum"], 0.2 * gradient)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_refused_update_changes_nothing_without_asking_the_host(bad: float) -> None:
+    model = GPT(shape_of())
+    optimizer = with_gradients(model)
+    optimizer.step()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad[..., 0] = bad
+    weights = [p.detach().clone() for p in model.parameters()]
+    kept = {p: {name: m.clone() for name, m in state.items()} for p, state in optimizer.state.items()}
+    seen = counted(lambda: optimizer.step(found_inf=torch.ones(())))
+    assert not WAITS & seen.by_name.keys()
+    for parameter, before in zip(model.parameters(), weights, strict=True):
+        torch.testing.assert_close(parameter.detach(), before, rtol=0, atol=0)
+        for name, value in kept[parameter].items():
+            torch.testing.assert_close(optimizer.state[parameter][name], value, rtol=0, atol=0)
+
+
+def test_an_update_that_is_not_refused_is_the_same_either_way() -> None:
+    ends = []
+    for found_inf in (None, torch.zeros(())):
+        torch.manual_seed(0)
+        model = GPT(shape_of())
+        optimizer = with_gradients(model)
+        for _ in range(3):
+            optimizer.step(found_inf=found_inf)
+        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-6, atol=1e-7)
+
+
+def test_muon_takes_the_verdict_on_a_device_that_the_host_would_wait_for() -> None:
+    assert not build_optimizer(GPT(shape_of()), CONFIG, fused=True).takes_found_inf
+    elsewhere = GPT(shape_of()).to("meta")
+    assert build_optimizer(elsewhere, CONFIG, fused=True).takes_found_inf
+    assert not build_optimizer(elsewhere, CONFIG, fused=False).takes_found_inf
 
 
 def test_the_learning_rate_of_muon_follows_the_schedule_in_proportion() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
+from gptwright.train.loop import Trainer
 from gptwright.train.seal import verified_payload
 from gptwright.train.speak import Speaker
 from tests.train.conftest import Train, story
@@ -67,6 +68,29 @@ def test_resume_keeps_the_curve_and_the_scaler(
     whole, stopped = losses(tmp_path / "whole"), losses(tmp_path / "stopped")
     np.testing.assert_allclose(stopped, whole, rtol=0, atol=1e-3)
     assert [r["step"] for r in story(tmp_path / "stopped")] == [r["step"] for r in story(tmp_path / "whole")]
+
+
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon", "arch": "modern"}])
+def test_a_step_makes_the_host_wait_for_nothing(
+    tmp_path: Path,
+    on_cuda: dict[str, str],
+    train: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+) -> None:
+    update = Trainer._update
+
+    def watched(trainer: Trainer, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        # The first steps allocate, which may wait.
+        torch.cuda.set_sync_debug_mode("error" if step >= 4 else "default")
+        try:
+            return update(trainer, step)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(Trainer, "_update", watched)
+    train(on_cuda | settings, tmp_path / "run")
+    assert np.isfinite(losses(tmp_path / "run")).all()
 
 
 def test_a_gpu_run_speaks_the_same_on_gpu_and_cpu(

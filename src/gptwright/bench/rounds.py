@@ -60,18 +60,33 @@ def run_rounds(
     return [_row(trainer, runs, workload, flops / peak_flops) for trainer in trainers]
 
 
-def prepare_data(folder: Path, tokenizer: str, text: Path | None) -> None:
-    """A dataset that all trainers read, by nanoGPT's cut.
+def prepare_data(
+    folder: Path, tokenizer: str, text: Path | None, *, split: str = "nanogpt", seconds: float | None = None
+) -> Path:
+    """A dataset that all trainers read.
+
+    Args:
+        folder: the trainers'; it goes under `data/` there.
+        tokenizer: as `prepare` takes it.
+        text: what is in it; None takes Python's standard library.
+        split: as `prepare` takes it; nanoGPT's cut unless said otherwise.
+        seconds: the longest that it may take.
 
     Raises:
-        RunFailedError: it could not be prepared.
+        RunFailedError: it could not be prepared, or not in time.
     """
     source = str(text.resolve()) if text else "pystdlib"
-    out = ["--split=nanogpt", "--out", str(folder / "data" / DATASET)]
-    command = [sys.executable, "-m", "gptwright", "prepare", source, f"--tokenizer={tokenizer}", *out]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    out = folder / "data" / DATASET
+    options = [f"--tokenizer={tokenizer}", f"--split={split}", "--out", str(out)]
+    command = [sys.executable, "-m", "gptwright", "prepare", source, *options]
+    problem = "the benchmark's dataset could not be prepared"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise RunFailedError(problem, why=f"it took more than {seconds:.0f} s") from None
     if done.returncode:
-        raise RunFailedError("the benchmark's dataset could not be prepared", why=done.stderr[-1500:].strip())
+        raise RunFailedError(problem, why=done.stderr[-1500:].strip())
+    return out
 
 
 def flops_per_step(workload: Workload, folder: Path) -> float:

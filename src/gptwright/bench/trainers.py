@@ -46,11 +46,12 @@ class Trainer:
         work = {} if self.preset else workload.options
         place = {"device": workload.device, "dataset": DATASET, "out_dir": out_dir}
         recipe = [self.preset] if self.preset else []
-        arguments = [*recipe, *_as_arguments({**work, **self.options, **place})]
+        arguments = [*recipe, *as_arguments({**work, **self.options, **place})]
         return run_trainer([*self.command, *arguments], folder=folder, warm_up=workload.warm_up)
 
 
-def _as_arguments(options: Mapping[str, object]) -> list[str]:
+def as_arguments(options: Mapping[str, object]) -> list[str]:
+    """Options as nanoGPT and ours take them."""
     return [f"--{name}={value}" for name, value in options.items()]
 
 
@@ -66,12 +67,7 @@ def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
     Raises:
         ConfigError: the folder is no checkout of it.
     """
-    missing = [name for name in NANOGPT_FILES if not (checkout / name).is_file()]
-    if missing:
-        raise ConfigError(
-            f"{checkout} is no checkout of nanoGPT: it has no {', '.join(missing)}",
-            fix="git clone https://github.com/karpathy/nanoGPT, then --against nanogpt=nanoGPT",
-        )
+    require_nanogpt(checkout)
     return [
         Trainer(
             name=f"nanoGPT {mode}",
@@ -80,6 +76,20 @@ def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
         )
         for mode in modes(workload)
     ]
+
+
+def require_nanogpt(checkout: Path) -> None:
+    """Looks whether a folder is a checkout of nanoGPT.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    missing = [name for name in NANOGPT_FILES if not (checkout / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"{checkout} is no checkout of nanoGPT: it has no {', '.join(missing)}",
+            fix="git clone https://github.com/karpathy/nanoGPT, then --against nanogpt=nanoGPT",
+        )
 
 
 def hf_trainer(workload: Workload) -> list[Trainer]:

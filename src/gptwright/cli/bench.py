@@ -9,11 +9,15 @@ import click
 from gptwright.bench.workloads import WORKLOADS
 from gptwright.cli.options import json_option, print_json
 from gptwright.errors import ConfigError
+from gptwright.files import replace_text, unwritable_as_error
 
 if TYPE_CHECKING:
     from gptwright.bench.trainers import Others
 
-NAMES = "".join(f"\n      {name:<17} {work.about}" for name, work in WORKLOADS.items())
+SUITE = "gpu"
+ABOUT = {name: work.about for name, work in WORKLOADS.items()}
+ABOUT[SUITE] = "all of it on one GPU, within --minutes and by itself"
+NAMES = "".join(f"\n      {name:<17} {about}" for name, about in ABOUT.items())
 
 
 @click.command(
@@ -24,11 +28,14 @@ NAMES = "".join(f"\n      {name:<17} {work.about}" for name, work in WORKLOADS.i
     --against hf-trainer, on a CPU, Hugging Face's Trainer with its GPT-2; the figures are medians over the
     rounds, and ratios the medians of each round's ratio.
 
+    `gptwright bench gpu --against nanogpt=PATH --out FILE` is the whole comparison on one GPU, within
+    --minutes: 124M and 350M, several micro-batches, eager and compiled, memory, a race for the lower loss.
+
     \b
     Workloads:{NAMES}
     """
 )
-@click.argument("workload", nargs=-1, type=click.Choice(list(WORKLOADS)), metavar="[WORKLOAD]...")
+@click.argument("workload", nargs=-1, type=click.Choice(list(ABOUT)), metavar="[WORKLOAD]...")
 @click.option(
     "--against",
     metavar="TRAINER",
@@ -39,7 +46,15 @@ NAMES = "".join(f"\n      {name:<17} {work.about}" for name, work in WORKLOADS.i
 @click.option(
     "--text",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What to train on, such as Tiny Shakespeare. Default: Python's standard library.",
+    help="What to train on, such as Tiny Shakespeare. Default: Python's standard library; for gpu, the source"
+    " of the installed packages too.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="For gpu: what does not fit is left out and named.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
 @json_option
@@ -48,19 +63,57 @@ def command(
     against: tuple[str, ...],
     rounds: int,
     text: Path | None,
+    minutes: float,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Runs the workloads and prints a table of each."""
+    others = _others(against)
+    if SUITE in workload:
+        if len(workload) > 1 or others.hf_trainer:
+            raise ConfigError(
+                f"{SUITE} takes no other workload and no hf-trainer beside it",
+                why="it shares its minutes out by itself",
+                fix=f"gptwright bench {SUITE} --against nanogpt=nanoGPT",
+            )
+        document = _suite(others, minutes, text, as_json=as_json)
+    else:
+        document = _workloads(workload, others, rounds, text, as_json=as_json)
+    if out is not None:
+        with unwritable_as_error(out):
+            replace_text(out, json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print_json(document)
+
+
+def _suite(others: "Others", minutes: float, text: Path | None, *, as_json: bool) -> dict[str, Any]:
+    from gptwright.bench import suite
+    from gptwright.bench.gpu import run_suite
+    from gptwright.report.bench import show_suite
+    from gptwright.report.terminal import console_for
+
+    result = run_suite(
+        suite.GPU,
+        seconds=60 * minutes,
+        nanogpt=others.nanogpt,
+        text=text,
+        said=lambda line: click.echo(line, err=True),
+    )
+    if not as_json:
+        show_suite(console_for(), result)
+    return result.document()
+
+
+def _workloads(
+    workload: tuple[str, ...], others: "Others", rounds: int, text: Path | None, *, as_json: bool
+) -> dict[str, Any]:
     from gptwright.bench.machine import measure_peaks
     from gptwright.bench.results import bench_document
     from gptwright.bench.rounds import run_rounds
-    from gptwright.files import replace_text, unwritable_as_error
     from gptwright.hardware.detect import find_device
     from gptwright.report.bench import show_peaks, show_rows
     from gptwright.report.terminal import console_for
 
-    others = _others(against)
     device = find_device("auto")
     peaks = measure_peaks(device)
     if not as_json:
@@ -78,12 +131,7 @@ def command(
         )
         if not as_json:
             show_rows(console_for(), name, WORKLOADS[name].about, results[name])
-    document = bench_document(peaks, results, rounds=rounds)
-    if out is not None:
-        with unwritable_as_error(out):
-            replace_text(out, json.dumps(document, indent=2) + "\n")
-    if as_json:
-        print_json(document)
+    return bench_document(peaks, results, rounds=rounds)
 
 
 def _others(against: tuple[str, ...]) -> "Others":

@@ -46,15 +46,20 @@ def measure_matmul_peak(device: Device, dtype: torch.dtype, *, seconds: float = 
         seconds: about how long to measure; at least three products a size are timed.
     """
     sides = SIDES[device.type]
-    return max(_rate(device, dtype, side, seconds / len(sides)) for side in sides)
+    rate = max(_rate(device, dtype, side, seconds / len(sides)) for side in sides)
+    _give_back(device)
+    return rate
 
 
 def _rate(device: Device, dtype: torch.dtype, side: int, seconds: float) -> float:
-    generator = torch.Generator().manual_seed(0)
-    a = torch.randn(side, side, generator=generator).to(device.torch_device, dtype)
-    b = torch.randn(side, side, generator=generator).to(device.torch_device, dtype)
+    # Drawn where they are used: a processor takes over a second for the numbers of a GPU's matrices.
+    generator = torch.Generator(device.torch_device).manual_seed(0)
+    a, b = (
+        torch.randn(side, side, generator=generator, device=device.torch_device, dtype=dtype)
+        for _ in range(2)
+    )
     out = a @ b
-    return 2 * side**3 / _fastest(lambda: torch.matmul(a, b, out=out), device, seconds)
+    return 2 * side**3 / fastest(lambda: torch.matmul(a, b, out=out), device, seconds)
 
 
 @functools.lru_cache
@@ -67,26 +72,39 @@ def measure_bandwidth(device: Device, *, seconds: float = 0.3) -> float:
         device: where to measure.
         seconds: about how long to measure; at least three copies are timed.
     """
+    rate = _copy_rate(device, seconds)
+    _give_back(device)
+    return rate
+
+
+def _copy_rate(device: Device, seconds: float) -> float:
     numbers = COPIED[device.type] // 4
     source = torch.zeros(numbers, device=device.torch_device)
     target = torch.empty_like(source)
     target.copy_(source)
-    return 2 * 4 * numbers / _fastest(lambda: target.copy_(source), device, seconds)
+    return 2 * 4 * numbers / fastest(lambda: target.copy_(source), device, seconds)
 
 
-def _fastest(work: Callable[[], object], device: Device, seconds: float) -> float:
-    """Seconds of the fastest of several runs; three at least."""
+def _give_back(device: Device) -> None:
+    """Leaves nothing of a measurement behind: what comes after finds its memory, and its own peak."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device.torch_device)
+
+
+def fastest(work: Callable[[], object], device: Device, seconds: float) -> float:
+    """Seconds of the fastest of several runs of `work`: three at least, and what `seconds` has room for."""
     synchronize(device)
-    fastest = float("inf")
+    least = float("inf")
     begin = time.perf_counter()
     runs = 0
     while runs < 3 or time.perf_counter() - begin < seconds:
         start = time.perf_counter()
         work()
         synchronize(device)
-        fastest = min(fastest, time.perf_counter() - start)
+        least = min(least, time.perf_counter() - start)
         runs += 1
-    return fastest
+    return least
 
 
 def synchronize(device: Device) -> None:

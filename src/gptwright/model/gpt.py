@@ -113,13 +113,14 @@ class GPT(nn.Module):
         self.lm_head = Linear(shape.n_embd, shape.vocab_size, bias=False)
         if shape.tie_weights:
             self.transformer["wte"].weight = self.lm_head.weight
-        self._chunked_loss = chunked_cross_entropy
+        self._chunked_loss, self._chunked_losses = chunked_cross_entropy, chunked_losses
         self._initialize()
 
     def compiled(self) -> Callable[..., Tensor]:
-        """This model under torch.compile, which would write the loop over chunks of the loss out."""
+        """This model under torch.compile, which would write the loops over chunks of the loss out."""
         if self.shape.loss_chunk:
             self._chunked_loss = torch.compiler.disable(chunked_cross_entropy)  # type: ignore[no-untyped-call]
+            self._chunked_losses = torch.compiler.disable(chunked_losses)  # type: ignore[no-untyped-call]
         return cast("Callable[..., Tensor]", torch.compile(self))
 
     def _initialize(self) -> None:
@@ -182,7 +183,7 @@ class GPT(nn.Module):
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
         hidden_NC, targets_N = self.hidden(tokens_BT).flatten(0, 1), targets_BT.flatten()
         if self.shape.loss_chunk:
-            of_chunks = self._chunked_loss if torch.is_grad_enabled() else chunked_losses
+            of_chunks = self._chunked_loss if torch.is_grad_enabled() else self._chunked_losses
             losses = of_chunks(hidden_NC, self.lm_head.weight, targets_N, self.shape.loss_chunk)
         else:
             reduction = "none" if per_window else "mean"

@@ -38,8 +38,13 @@ class Optimizer:
 
     @property
     def takes_found_inf(self) -> bool:
-        """Whether `step` can be told on the device to change nothing."""
-        return self.fused and all(group["kind"] == "adamw" for group in self.param_groups)
+        """Whether `step` can be told on the device to change nothing.
+
+        Muon can where a device works beside the host, which would otherwise wait for it each step; on a CPU
+        there is nobody to wait for, and looking first saves a pass over the gradients.
+        """
+        kinds = ((group["kind"], p.device.type) for group in self.param_groups for p in group["params"])
+        return self.fused and all(kind == "adamw" or device != "cpu" for kind, device in kinds)
 
     @torch.no_grad()
     def step(self, *, found_inf: Tensor | None = None) -> None:
@@ -52,7 +57,7 @@ class Optimizer:
         for group in self.param_groups:
             given = [p for p in group["params"] if p.grad is not None]
             if given and group["kind"] == "muon":
-                self._muon(group, given)
+                self._muon(group, given, found_inf)
             elif given:
                 self._adamw(group, given, found_inf)
 
@@ -100,13 +105,21 @@ class Optimizer:
             maximize=False,
         )
 
-    def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+    def _muon(self, group: dict[str, Any], parameters: list[Tensor], found_inf: Tensor | None) -> None:
         """Nesterov momentum, made orthogonal."""
         momentum, rate = group["momentum"], group["lr"]
         gradients = [p.grad for p in parameters if p.grad is not None]
         states = self._state_of(parameters, "momentum")
         averages = [state["momentum"] for state in states]
-        torch._foreach_add_([state["step"] for state in states], 1)
+        made: Any = 1.0 if found_inf is None else 1.0 - found_inf
+        if found_inf is not None:
+            # An average drawn towards itself stays what it is, and so does what a refused gradient is not in.
+            refused = found_inf.bool()
+            gradients = [torch.where(refused, a, g) for a, g in zip(averages, gradients, strict=True)]
+        # A list of it, because a tensor alone would be read as a number, for which the host waits.
+        torch._foreach_add_(
+            [state["step"] for state in states], made if found_inf is None else [made] * len(states)
+        )
         torch._foreach_lerp_(averages, gradients, 1 - momentum)
         directions = torch._foreach_lerp(gradients, averages, momentum)
         pieces = [list(d.chunk(group["pieces"][p])) for p, d in zip(parameters, directions, strict=True)]
@@ -115,10 +128,14 @@ class Optimizer:
                 [piece for own in pieces for piece in own], steps=group["steps"], dtype=self.matmul_dtype
             )
         )
-        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"] * made)
         for parameter, own in zip(parameters, pieces, strict=True):
             for target in parameter.chunk(len(own)):
-                target.add_(next(orthogonal), alpha=-rate * update_scale(*target.shape))
+                far = -rate * update_scale(*target.shape)
+                if found_inf is None:
+                    target.add_(next(orthogonal), alpha=far)
+                else:
+                    target.addcmul_(next(orthogonal), made, value=far)
 
 
 def build_optimizer(

@@ -145,7 +145,7 @@ class UpdateGuard:
 def step_unless(optimizer: Optimizer, refused: Tensor) -> None:
     """Makes the optimizer's step unless `refused`, a bool on the device, is true.
 
-    A fused AdamW takes the verdict as a tensor; Muon and what is not fused make the host wait once a step.
+    What is fused takes the verdict as a tensor, on a GPU Muon too; elsewhere the host looks once a step.
     """
     if optimizer.takes_found_inf:
         optimizer.step(found_inf=refused.float())
