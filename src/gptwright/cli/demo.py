@@ -45,8 +45,8 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
     from gptwright.report.material import gather
     from gptwright.report.page import write_report
     from gptwright.report.terminal import console_for
-    from gptwright.train.distributed import require_one_process
     from gptwright.train.speak import Speaker
+    from gptwright.train.world import require_one_process
 
     require_one_process("demo")
     console = console_for(stderr=as_json)

@@ -15,10 +15,10 @@ from gptwright.report.loggers.views import Views
 from gptwright.report.promise import show_outcome, show_promise
 from gptwright.report.terminal import show_startup, show_summary
 from gptwright.report.training_screen import training_screen
-from gptwright.train.distributed import World
 from gptwright.train.listeners import Listeners
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
 from gptwright.train.settle import goes_on
+from gptwright.train.world import World
 
 
 def train_and_show(

@@ -28,7 +28,6 @@ from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import fixed_settings, take_snapshot
-from gptwright.train.distributed import StopVote
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.fitting import Fitting
 from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
@@ -45,6 +44,7 @@ from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
 from gptwright.train.together import save_parts
 from gptwright.train.watchdog import Watchdog
+from gptwright.train.world import StopVote
 from gptwright.train.writer import CheckpointWriter
 
 __all__ = ["Listener", "Outcome", "Trainer", "dropout_seed"]

@@ -10,7 +10,7 @@ from gptwright.data.dataset import TokenDataset
 from gptwright.facts import Fact, stated
 from gptwright.hardware.detect import Device
 from gptwright.plan.plan import Plan, make_plan
-from gptwright.train.distributed import World
+from gptwright.train.world import World
 
 
 def promise_of(

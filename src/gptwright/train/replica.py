@@ -31,7 +31,7 @@ from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
 from gptwright.plan.plan import Plan
-from gptwright.train.distributed import World
+from gptwright.train.world import World
 
 # Buffers are constants here, the same in every copy. torch 2.13 gave the setting another name.
 BUFFERS_SETTING = next(

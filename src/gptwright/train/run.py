@@ -28,7 +28,6 @@ from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, require_space
 from gptwright.train.choose import Chosen, choose_checkpoint, require_same_rate
-from gptwright.train.distributed import World, launch_name, was_restarted
 from gptwright.train.failures import outlive_the_launcher
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
@@ -37,6 +36,7 @@ from gptwright.train.settle import shared_start
 from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
 from gptwright.train.together import load_together, require_shared_folder
+from gptwright.train.world import World, launch_name, was_restarted
 
 # How long torchrun lets a process end by itself before it kills it.
 LAST_GRACE_SECONDS = 30.0

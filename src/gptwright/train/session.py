@@ -30,13 +30,13 @@ from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
 from gptwright.record.run import RunFolder
-from gptwright.train.distributed import World
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 from gptwright.train.threads import OthersLoad, choose_threads
+from gptwright.train.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def build_session(
     model = _build_model(shape, config.seed)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
-            world.spread(parameter.detach())
+            world.broadcast(parameter.detach())
     replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
     sampler = _build_sampler(config, data, cut)
     peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)

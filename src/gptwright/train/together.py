@@ -29,11 +29,11 @@ from gptwright.train.checkpoint import (
     require_space,
     weights_of,
 )
-from gptwright.train.distributed import World
 from gptwright.train.parts import read_parts, write_parts
 from gptwright.train.seal import file_identity, verified_payload
 from gptwright.train.session import Session
 from gptwright.train.state import TrainState
+from gptwright.train.world import World
 
 
 def save_parts(
@@ -84,7 +84,7 @@ def save_parts(
         with disk_full_as_error(run.checkpoints):
             world.from_first(begin)
             written = write_parts(beside, tensors, rank=world.rank)
-            parts = world.gathered({file.name: file_identity(file) for file in written})
+            parts = world.all_gather({file.name: file_identity(file) for file in written})
             world.from_first(end)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -135,23 +135,23 @@ def load_together(
 
     told = world.from_first(load)
     if world.size > 1:
-        _spread(session, told["optimizer_step"], has_moments=told["has_moments"])
+        _broadcast(session, told["optimizer_step"], has_moments=told["has_moments"])
         if told["scaler"] and session.scaler.is_enabled():
             session.scaler.load_state_dict(told["scaler"])
     return LoadedCheckpoint.of(name, told)
 
 
-def _spread(session: Session, step: float, *, has_moments: bool) -> None:
+def _broadcast(session: Session, step: float, *, has_moments: bool) -> None:
     """Weights and moments of the first process into all others."""
     model, optimizer, world = session.model, session.optimizer, session.world
     for parameter in model.parameters():
-        world.spread(parameter.detach())
+        world.broadcast(parameter.detach())
     if world.is_first:
         moments = moments_of(model, optimizer)
     else:
         moments = empty_moments(model, optimizer) if has_moments else {}
     for name in sorted(moments):
-        world.spread(moments[name])
+        world.broadcast(moments[name])
     if not world.is_first:
         put_moments(model, optimizer, moments, step)
 
@@ -169,7 +169,7 @@ def require_shared_folder(run: RunFolder, world: World) -> None:
     Raises:
         CheckpointError: one does not, and could not write its part of a checkpoint.
     """
-    found = world.gathered(run.config_path.is_file())
+    found = world.all_gather(run.config_path.is_file())
     if not all(found):
         raise CheckpointError(
             f"rank {found.index(False)} does not see the run folder {run.path}",
