@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gptwright.cli.options import json_option, print_json
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +60,7 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         RunFolder(folder).save_sample(speaker.checkpoint, text)
         console.print("\n[bold]a sample[/]")
         console.out(text, highlight=False)
-        console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)
+        console.print(f"\nmore of it: gptwright sample {escape(typed(folder))}", soft_wrap=True)
         document["sample"] = text
     material = gather(open_run(str(folder)))
     console.print()

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gptwright.config.load import LoadedConfig
+from gptwright.errors import typed
 from gptwright.record.metrics import read_metrics
 from gptwright.record.progress import RunProgress
 from gptwright.record.run import RunFolder
@@ -90,7 +91,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
     if outcome.ending == "stopped":
         console.print(
             f"stopped and saved at step {outcome.state.step};"
-            f" to go on: gptwright resume {escape(str(run.path))}",
+            f" to go on: gptwright resume {escape(typed(run.path))}",
             soft_wrap=True,
         )
     return {

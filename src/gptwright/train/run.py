@@ -19,7 +19,7 @@ import torch
 import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
-from gptwright.errors import CheckpointError, GptwrightError, RunError
+from gptwright.errors import CheckpointError, GptwrightError, RunError, typed
 from gptwright.files import replace_bytes, replace_text
 from gptwright.plan.promise import promise_document
 from gptwright.record.lock import RunLock
@@ -218,7 +218,7 @@ def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None =
             `gptwright.train.hook`.
 
     Raises:
-        RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
+        RunFailedError: the loss is NaN or infinite and no rollback helps, or memory does not suffice.
         DiskFullError: there is no room left.
     """
     world = prepared.session.world
@@ -306,7 +306,7 @@ def require_unfinished(prepared: Prepared) -> None:
     if step >= max_iters:
         raise RunError(
             f"{prepared.run.path} has finished: it is at step {step} of max_iters = {max_iters}",
-            fix=f"for more steps at the rate it ended with: `gptwright resume {prepared.run.path}"
+            fix=f"for more steps at the rate it ended with: `gptwright resume {typed(prepared.run.path)}"
             f" --max_iters={2 * step}`; to raise the rate again, add --lr_decay_iters={2 * step}"
             " --allow-lr-jump",
         )
