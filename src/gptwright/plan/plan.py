@@ -9,7 +9,7 @@ and None where nothing is known, with what is missing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gptwright.arithmetic.cut import cut_step
+from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
@@ -170,8 +170,7 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
 
 def _per_device(config: TrainConfig, device: PlanDevice) -> int:
     """Accumulation steps on one device, as training cuts the step: nanoGPT's setting is over all of them."""
-    sequences, size = config.sequences_per_step, device.count
-    return len(cut_step(sequences, batch_size=config.batch_size, size=size).micro_batches)
+    return passes_per_process(config.sequences_per_step, batch_size=config.batch_size, size=device.count)
 
 
 def _is_divided(config: TrainConfig, device: PlanDevice) -> bool:

@@ -33,6 +33,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
+from gptwright.train.room import require_room
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 from gptwright.train.threads import OthersLoad, choose_threads
@@ -120,6 +121,7 @@ def build_session(
     )
     allow_tf32(device)
     data = _checked_data(config, dataset_folder)
+    require_room(ModelShape.of(config, data.vocab_size), config.sequences_per_step, world)
     cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
     world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
     world.require_same(f"the dataset {data.dataset.name}", data.dataset.fingerprint)
