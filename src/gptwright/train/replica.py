@@ -128,7 +128,7 @@ def clip_gradients(model: nn.Module, largest: float) -> Tensor:
 
     Args:
         model: has gradients.
-        largest: 0 scales nothing; the norm is still what tells a gradient that is no number.
+        largest: 0 scales nothing; the norm is still what tells a NaN or infinite gradient.
     """
     parameters = list(model.parameters())
     if largest:
