@@ -87,7 +87,7 @@ def main() -> None:
             "torch": torch.__version__,
             "val_loss": rows,
         }
-        given.out.write_text(json.dumps(figures, indent=2) + "\n")
+        given.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import numpy as np
 import gptwright
 from gptwright.arithmetic.memory import TrainingMemory, training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from gptwright.cli.main import run
 
 # Long enough for any context here, and nothing beside a training.
@@ -125,14 +126,15 @@ def prediction(settings: Mapping[str, Any]) -> TrainingMemory:
         tie_weights=True,
         dropout=settings["dropout"],
     )
-    return training_memory(
-        shape,
+    step = Step(
+        shape=shape,
         micro_batch=settings["batch_size"],
         dtype=settings["dtype"],
         compiled=settings["compile"],
         accumulation=settings["gradient_accumulation_steps"],
         device_kind=settings["device"],
     )
+    return training_memory(step)
 
 
 def measured_here(settings: Mapping[str, Any]) -> dict[str, int]:

@@ -8,13 +8,14 @@ machine; the figures are medians over the rounds.
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from gptwright.hardware.cpu import cpu_name
 
 SHAPES = {
     "tiny": {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64, "batch_size": 8},
@@ -78,7 +79,7 @@ def main() -> None:
                 "measured_over_trained": measure / outcome,
             }
             print(name, json.dumps(rows[name]), flush=True)
-    result = {"processor": platform.processor() or platform.machine(), "rounds": given.rounds, "shapes": rows}
+    result = {"processor": cpu_name(), "rounds": given.rounds, "shapes": rows}
     if given.out is not None:
         given.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gptwright.data.bpe import _gpt2_encoding
-from gptwright.hardware.cpu import usable_cores
+from gptwright.hardware.cpu import cpu_name, usable_cores
 
 # FineWeb-Edu's files are about 2 GB with a thousand records a row group.
 _FILE_BYTES = 500_000_000
@@ -141,7 +141,7 @@ def measure(corpus: Path, folder: Path, *, workers: int, kills: int) -> dict[str
         "schema": "gptwright.benchmark.prepare/1",
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
-            "processor": _processor(),
+            "processor": cpu_name(),
             "cores": usable_cores(),
             "load_average_at_end": psutil.getloadavg(),
             "versions": {name: metadata.version(name) for name in ("tiktoken", "pyarrow", "numpy")},
@@ -274,12 +274,6 @@ def under_kills(corpus: Path, folder: Path, workers: int, kills: int, seconds: f
 
 def _digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

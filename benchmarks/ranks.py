@@ -37,7 +37,7 @@ from gptwright.data.prepare import prepare
 from gptwright.hardware.cpu import cpu_name
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import saved_tensors
+from gptwright.train.tensors import saved_tensors
 from tests.processes import wait_until
 from tests.train.torchrun import length_of, ranks_of, said, torchrun
 

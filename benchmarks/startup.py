@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from gptwright.hardware.cpu import cpu_name
+
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "gptwright --help": ["-m", "gptwright", "--help"],
@@ -60,7 +62,7 @@ def main() -> None:
     result = {
         "runs": options.runs,
         "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": cpu_name(),
         "torch_installed": importlib.util.find_spec("torch") is not None,
         "seconds": medians,
         "over_python_c_pass": {name: value / nothing for name, value in medians.items()},

@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+from gptwright.hardware.cpu import cpu_name
+
 MOST_BYTES = 300e6
 MOST_SHARE = 0.05
 
@@ -164,7 +166,7 @@ def main() -> None:
         "runs": options.runs,
         "lines_a_run": options.lines,
         "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": cpu_name(),
         **figures,
     }
     text = json.dumps(result, indent=2) + "\n"

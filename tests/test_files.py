@@ -37,6 +37,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> 
     assert not list(tmp_path.glob(".*.partial"))
 
 
+def test_a_link_to_nothing_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    path = tmp_path / "link" / "run"
+    message = r"run cannot be written: .*link is a link to nothing"
+    with pytest.raises(OutputError, match=message), unwritable_as_error(path):
+        path.mkdir(parents=True)
+
+
 def test_other_errors_stay_themselves(tmp_path: Path) -> None:
     def failing() -> None:
         with disk_full_as_error(tmp_path):

@@ -134,8 +134,8 @@ def train(
         GptwrightError: the settings, the data or the folder cannot be used, or the run failed.
     """
     from gptwright.record.run import RunFolder
-    from gptwright.train.distributed import require_one_process
     from gptwright.train.run import prepare_new, prepare_resume, require_unfinished, train_prepared
+    from gptwright.train.world import require_one_process
 
     require_one_process("train() of Python")
     if resume is None:

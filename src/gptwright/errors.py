@@ -5,7 +5,17 @@ prints it and ends with its exit status. Whatever is not of this family is a bug
 traceback. `assert` is for invariants only.
 """
 
+import os
+import shlex
 from collections.abc import Callable, Sequence
+
+
+def typed(path: object) -> str:
+    """A path as it is typed in a command: quoted where a shell would take it for several words or a sign."""
+    text = str(path)
+    if os.name == "nt":
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(text)
 
 
 class GptwrightError(Exception):

@@ -63,8 +63,11 @@ def unwritable_as_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        links = (part for part in (path, *path.parents) if part.is_symlink())
+        broken = next((link for link in links if not link.exists()), None)
+        why = f"{broken} is a link to nothing" if broken else error.strerror or error
         raise OutputError(
-            f"{path} cannot be written: {error.strerror or error}",
+            f"{path} cannot be written: {why}",
             fix="name another place, in a folder that is there and that you may write to",
         ) from None
 

@@ -16,6 +16,7 @@ from gptwright.arithmetic.memory import (
     usable_bytes,
 )
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 
 GIB = 2**30
 
@@ -50,7 +51,7 @@ CHARACTERS = shape(6, 6, 384, block_size=256, vocab_size=65)
 
 def memory(model: ModelShape = GPT2, micro_batch: int = 12, **others: Any) -> TrainingMemory:
     settings: dict[str, Any] = {"dtype": "bfloat16", "compiled": False, "accumulation": 40}
-    return training_memory(model, micro_batch=micro_batch, **settings | others)
+    return training_memory(Step(shape=model, micro_batch=micro_batch, **settings | others))
 
 
 def tensors(found: TrainingMemory) -> int:
@@ -85,9 +86,9 @@ def test_eager_gpt2_does_not_fit_a_card_of_12_gib_and_compiled_it_does() -> None
     budget = usable_bytes(12 * GIB)
     assert memory(compiled=True).total < budget < memory().total
     assert 13.0e9 < memory().total < 19.0e9
-    settings: dict[str, Any] = {"budget_bytes": budget, "dtype": "bfloat16", "accumulation": 40}
-    assert 3 <= largest_micro_batch(GPT2, compiled=False, **settings) <= 11
-    assert largest_micro_batch(GPT2, compiled=True, **settings) >= 12
+    eager = Step(shape=GPT2, micro_batch=1, dtype="bfloat16", compiled=False, accumulation=40)
+    assert 3 <= largest_micro_batch(eager, budget) <= 11
+    assert largest_micro_batch(replace(eager, compiled=True), budget) >= 12
 
 
 def test_runs_that_people_made_fit_their_cards() -> None:
@@ -247,22 +248,22 @@ def test_what_holds_for_every_model(
         dropout=dropout,
         checkpointing=checkpointing,
     )
-    found = training_memory(model, micro_batch=micro_batch, **settings)
+    step = Step(shape=model, micro_batch=micro_batch, **settings)
+    found = training_memory(step)
     parameters = model.count_parameters().total
     assert min(astuple(found)[:-1]) >= 0
     assert found.peak_phase in PHASES
     assert tensors(found) >= 16 * parameters  # weights, gradients and both moments, in the update
-    assert training_memory(model, micro_batch=micro_batch + 1, **settings).total >= found.total
-    fitting = largest_micro_batch(model, budget_bytes=found.total, **settings)
+    assert training_memory(replace(step, micro_batch=micro_batch + 1)).total >= found.total
+    fitting = largest_micro_batch(step, found.total)
     assert fitting >= micro_batch
-    assert training_memory(model, micro_batch=fitting, **settings).total <= found.total
-    assert training_memory(model, micro_batch=fitting + 1, **settings).total > found.total
+    assert training_memory(replace(step, micro_batch=fitting)).total <= found.total
+    assert training_memory(replace(step, micro_batch=fitting + 1)).total > found.total
 
 
 def test_not_even_one_sequence_fits() -> None:
-    assert (
-        largest_micro_batch(XL, budget_bytes=12 * GIB, dtype="bfloat16", compiled=True, accumulation=1) == 0
-    )
+    step = Step(shape=XL, micro_batch=8, dtype="bfloat16", compiled=True, accumulation=1)
+    assert largest_micro_batch(step, 12 * GIB) == 0
 
 
 def test_usable_bytes_leave_what_the_driver_and_a_desktop_take() -> None:

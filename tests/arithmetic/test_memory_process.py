@@ -15,6 +15,7 @@ import torch
 
 from gptwright.arithmetic.memory import PROCESS, training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from tests.conftest import LONG
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
@@ -88,12 +89,13 @@ def test_within_ten_percent_of_the_measured_peak(
     model: ModelShape, micro_batch: int, accumulation: int
 ) -> None:
     measured = measured_peak(model, micro_batch, accumulation)
-    predicted = training_memory(
-        model,
+    step = Step(
+        shape=model,
         micro_batch=micro_batch,
         dtype="float32",
         compiled=False,
         accumulation=accumulation,
         device_kind="cpu",
     )
+    predicted = training_memory(step)
     assert predicted.total - PROCESS + bare_process() == pytest.approx(measured, rel=0.1), predicted

@@ -16,9 +16,10 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
-from gptwright.arithmetic.activations import Step, head_input_bytes, kept_bytes
+from gptwright.arithmetic.activations import head_input_bytes, kept_bytes
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from gptwright.config.ingredients import GPT2, MODERN, Ingredients
 from gptwright.model.gpt import GPT
 from tests.arithmetic.fake_training import tracked_peak
@@ -152,8 +153,8 @@ def assert_predicted(case: Case) -> None:
         fused_optimizer=case.fused_optimizer,
         gpu=case.gpu,
     )
-    predicted = training_memory(
-        case.model_shape,
+    step = Step(
+        shape=case.model_shape,
         micro_batch=case.micro_batch,
         dtype=case.dtype,
         compiled=False,
@@ -162,6 +163,7 @@ def assert_predicted(case: Case) -> None:
         flash=case.flash,
         fused_optimizer=case.fused_optimizer,
     )
+    predicted = training_memory(step)
     assert predicted.total - predicted.overhead == pytest.approx(tracked, rel=0.015), predicted
 
 
@@ -212,20 +214,8 @@ def saved_by_compiled_graph(shape: ModelShape, micro_batch: int, dtype: str) -> 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_compiled_graph_keeps_what_eager_does_but_the_loss(dtype: str) -> None:
     shape = Case((2, 4, 256, 128, 5000), 4).model_shape
-    memory = training_memory(shape, micro_batch=4, dtype=dtype, compiled=True, accumulation=1)
-    step = Step(
-        shape=shape,
-        counted=shape.count_parameters(),
-        micro_batch=4,
-        dtype=dtype,
-        compiled=True,
-        accumulation=1,
-        device_kind="cuda",
-        fused_optimizer=True,
-        data_parallel=False,
-        flash=True,
-        keeps_logits=False,
-    )
+    step = Step(shape=shape, micro_batch=4, dtype=dtype, compiled=True, accumulation=1)
+    memory = training_memory(step)
     logits = step.matmul_bytes * step.logits  # before the gradient comes beside them
     copies = step.matmul_bytes * step.counted.matmul if step.autocast else 0
     kept = kept_bytes(step, shape.n_layer) + head_input_bytes(step) + logits + copies

@@ -46,6 +46,16 @@ def test_values_come_out_in_the_fields_type(name: str, value: object, accepted: 
     assert (found, type(found)) == (accepted, type(accepted))
 
 
+def test_a_whole_number_fits_64_bits() -> None:
+    maybe = FIELDS["maybe"]
+    assert maybe.accept(2**63 - 1) == 2**63 - 1
+    for beyond in (2**63, 1e19, 10**400):
+        with pytest.raises(ValueError, match="at least 0, or None; it is larger than any number of 64 bits"):
+            maybe.accept(beyond)
+    with pytest.raises(ValueError, match=r"above 0 and at most 1$"):
+        FIELDS["number"].accept(1e300)
+
+
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from gptwright.data import dataset as dataset_module
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 META = {"vocab_size": 3, "itos": {0: "\n", 1: "a", 2: "b"}, "stoi": {"\n": 0, "a": 1, "b": 2}}
 Maker = Callable[..., Path]
@@ -84,6 +84,16 @@ def test_a_meta_with_code_stops_the_opening(tmp_path: Path, nanogpt_folder: Make
     nanogpt_folder([0], [0], pickle.dumps({"vocab_size": Path("x")}))
     with pytest.raises(DataError, match=r"pickle opcode STACK_GLOBAL[\s\S]*nothing of it was executed"):
         open_dataset("theirs", root=tmp_path)
+
+
+def test_a_text_in_place_of_a_dataset_is_answered_with_how_to_prepare_it(tmp_path: Path) -> None:
+    text = tmp_path / "my notes.txt"
+    text.write_text("to be")
+    with pytest.raises(DataError, match=r"my notes.txt is a file and not a token dataset") as caught:
+        open_dataset(str(text), root=tmp_path)
+    assert caught.value.fix is not None
+    out = tmp_path / "data" / "my notes"
+    assert caught.value.fix.startswith(f"gptwright prepare {typed(text)} --out {typed(out)}")
 
 
 def test_a_missing_dataset_names_the_nearest_and_the_command(

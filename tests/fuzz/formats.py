@@ -31,7 +31,14 @@ from gptwright.optim.optimizers import build_optimizer
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import fixed_settings, load_checkpoint, take_snapshot, write_checkpoint
+from gptwright.train.checkpoint import (
+    Checkpointed,
+    CheckpointInfo,
+    fixed_settings,
+    load_checkpoint,
+    take_snapshot,
+    write_checkpoint,
+)
 from gptwright.train.choose import choose_checkpoint
 from gptwright.train.state import TrainState
 from tests.fuzz.damage import damaged
@@ -254,20 +261,19 @@ class Checkpoint(Format):
         self.run.write_facts({"schema": "gptwright.run/1", "dataset": {"folder": "/nowhere"}})
         self.run.metrics_path.write_text('{"v": 1, "kind": "start"}\n{"v": 1, "kind": "train", "step": 3}\n')
         torch.manual_seed(0)
-        self.model = GPT(ModelShape.of(self.config, 11))
-        self.optimizer = build_optimizer(self.model, self.config, fused=True)
-        self.scaler = torch.amp.GradScaler("cpu", enabled=False)
-        self.model(torch.zeros((1, 8), dtype=torch.int64), torch.zeros((1, 8), dtype=torch.int64)).backward()
-        self.optimizer.step()
-        snapshot = take_snapshot(
-            TrainState(step=4, passed_over=[(2, 3)], skipped=[1]),
-            model=self.model,
-            optimizer=self.optimizer,
-            scaler=self.scaler,
+        model = GPT(ModelShape.of(self.config, 11))
+        optimizer = build_optimizer(model, self.config, fused=True)
+        model(torch.zeros((1, 8), dtype=torch.int64), torch.zeros((1, 8), dtype=torch.int64)).backward()
+        optimizer.step()
+        self.checkpointed = Checkpointed(
+            model=model,
+            optimizer=optimizer,
+            scaler=torch.amp.GradScaler("cpu", enabled=False),
             fixed=fixed_settings(self.config, 11),
             dataset_fingerprint="f",
-            metrics_bytes=20,
         )
+        state = TrainState(step=4, passed_over=[(2, 3)], skipped=[1])
+        snapshot = take_snapshot(state, self.checkpointed, CheckpointInfo(metrics_bytes=20))
         write_checkpoint(self.run, snapshot)
 
     def files(self) -> list[Path]:
@@ -306,16 +312,7 @@ class Checkpoint(Format):
         self.run.pointed("last")
         chosen = choose_checkpoint(self.run, None)
         if chosen.name is not None:
-            load_checkpoint(
-                self.run,
-                chosen.name,
-                model=self.model,
-                optimizer=self.optimizer,
-                scaler=self.scaler,
-                fixed=fixed_settings(self.config, 11),
-                dataset_fingerprint="f",
-                payload=chosen.payload,
-            )
+            load_checkpoint(self.run, chosen.name, self.checkpointed, payload=chosen.payload)
         read_metrics(self.run.metrics_path)
 
 

@@ -57,7 +57,7 @@ def on(device: str, shape: ModelShape = GPT2, **given: Any) -> Speed:
         "power_watts": spec.power_watts,
         "device_kind": "mps" if spec.vendor == "apple" else "cuda",
     }
-    return predict_speed(shape, peak_flops=spec.peaks[used], **(defaults | given))
+    return predict_speed(Work(shape=shape, peak_flops=spec.peaks[used], **(defaults | given)))
 
 
 def predicted(run: dict[str, Any]) -> Speed:
@@ -223,15 +223,18 @@ def test_nothing_is_promised_beyond_what_a_card_can_do() -> None:
 
 
 def test_the_reachable_mfu_is_the_same_model() -> None:
-    arguments: dict[str, Any] = {
-        "bandwidth": 504e9,
-        "dtype": "bfloat16",
-        "compiled": True,
-        "family": "Ada GeForce",
-    }
-    arguments |= {"micro_batch": 8, "accumulation": 64, "power_watts": 200}
-    speed = predict_speed(GPT2, peak_flops=58.3e12, **arguments)
-    shares = reachable_mfu(GPT2, peak_flops=58.3e12, **arguments)
+    work = Work(
+        shape=GPT2,
+        peak_flops=58.3e12,
+        bandwidth=504e9,
+        dtype="bfloat16",
+        compiled=True,
+        micro_batch=8,
+        accumulation=64,
+        family="Ada GeForce",
+        power_watts=200,
+    )
+    speed, shares = predict_speed(work), reachable_mfu(work)
     rates = (speed.low, speed.likely, speed.high)
     assert shares == pytest.approx(tuple(rate * GPT2.flops_per_token() / 58.3e12 for rate in rates))
     # Public logs of this card are at 69 and 82 %: inside, and no reason to look for more.
@@ -254,8 +257,8 @@ CPU_RUNS = [(cpu, run) for cpu in CONTENT["cpus"] for run in cpu["runs"]]
 
 
 def on_cpu(shape: ModelShape, peak_flops: float, micro_batch: int) -> Speed:
-    return predict_speed(
-        shape,
+    work = Work(
+        shape=shape,
         peak_flops=peak_flops,
         bandwidth=None,
         dtype="float32",
@@ -264,6 +267,7 @@ def on_cpu(shape: ModelShape, peak_flops: float, micro_batch: int) -> Speed:
         accumulation=1,
         device_kind="cpu",
     )
+    return predict_speed(work)
 
 
 @pytest.mark.parametrize(("cpu", "run"), CPU_RUNS, ids=lambda value: str(value.get("shape", "")))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptwright.config.ingredients import GPT2, MODERN, Ingredients
+from gptwright.errors import ConfigError
 from gptwright.model.drawing import SamplingOptions, next_token
 from gptwright.model.generate import Batch, Stream, generate, window_start
 from gptwright.model.gpt import GPT
@@ -18,6 +19,12 @@ from tests.model.models import random_ids, shape_of, vivid_model
 
 PLAIN = SamplingOptions(temperature=1.0, top_k=None, top_p=None, seed=0)
 LOGITS = torch.tensor([2.0, -1.0, 0.5, 1.5, -3.0, 0.0, 1.0, -0.5])
+
+
+@pytest.mark.parametrize("kept", [0, -5])
+def test_keeping_no_token_is_refused(kept: int) -> None:
+    with pytest.raises(ConfigError, match=rf"top_k = {kept} is not a number from 1 up"):
+        SamplingOptions(top_k=kept)
 
 
 @given(length=st.integers(1, 5000), block_size=st.integers(1, 1100))

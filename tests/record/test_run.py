@@ -35,6 +35,9 @@ def test_a_folder_with_a_run_or_with_other_files_is_not_taken(tmp_path: Path) ->
 def test_what_is_no_run_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="does not exist"):
         RunFolder.existing(tmp_path / "nowhere")
+    (tmp_path / "log.txt").write_text("iter 0")
+    with pytest.raises(RunError, match=r"log\.txt is not a run folder: it is a file"):
+        RunFolder.existing(tmp_path / "log.txt")
     with pytest.raises(RunError, match=r"holds no config\.toml"):
         RunFolder.existing(tmp_path)
 

@@ -30,9 +30,10 @@ import torch.distributed.tensor
 from gptwright.config.load import load_config
 from gptwright.record.lock import RunLock
 from gptwright.record.run import RunFolder
-from gptwright.train.distributed import World, joined_world
+from gptwright.train.distributed import joined_world
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
 from gptwright.train.settle import run_settings
+from gptwright.train.world import World
 
 
 class Fate:

@@ -13,18 +13,11 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from gptwright.errors import ConfigError, DataError, PeerFailedError, PeerLostError
 from gptwright.record.metrics import read_metrics
 from gptwright.train import failures
-from gptwright.train.distributed import (
-    StopVote,
-    World,
-    joined_world,
-    launch_name,
-    meet,
-    require_one_process,
-    was_restarted,
-)
+from gptwright.train.distributed import joined_world, meet
 from gptwright.train.failures import Register
 from gptwright.train.loop import dropout_seed
 from gptwright.train.stop import ECHO_SECONDS, StopRequest
+from gptwright.train.world import StopVote, World, launch_name, require_one_process, was_restarted
 from tests.conftest import Answer, as_arguments
 from tests.processes import PATIENCE_SECONDS
 
@@ -39,7 +32,7 @@ def test_a_world_of_one_costs_nothing_and_decides_alone(monkeypatch: pytest.Monk
     with joined_world() as world:
         assert world == World()
         assert world.from_first(lambda: "mine") == "mine"
-        assert world.gathered(3) == [3]
+        assert world.all_gather(3) == [3]
         assert world.device_request("cuda:1") == "cuda:1"
         vote = StopVote(world)
         assert [vote(False), vote(True)] == [False, True]

@@ -133,6 +133,19 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_checkpoint(
     assert RunFolder(out).checkpoint_names()
 
 
+def test_a_run_whose_weights_give_no_number_at_the_end_has_failed(
+    tmp_path: Path, tiny: dict[str, str], train: Train
+) -> None:
+    """The updates that the skip budget allows are fewer than would make it go back."""
+    out = tmp_path / "run"
+    options = tiny | {"learning_rate": "1e30", "grad_clip": "0", "warmup_iters": "0", "max_iters": "6"}
+    with pytest.raises(RunFailedError, match=r"the validation loss is nan at step 6[\s\S]*no model to use"):
+        train(options, out)
+    last = read_metrics(out / "metrics.jsonl")[-1]
+    assert (last["kind"], last["state"]) == ("end", "failed")
+    assert RunFolder(out).pointed("last") != "step-00000006"
+
+
 def test_the_best_checkpoint_outlives_newer_ones(
     tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
 ) -> None:

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import DeviceError
 from gptwright.facts import stated
+from gptwright.hardware.limits import MemoryLimit
 from gptwright.plan.plan import make_plan
 from gptwright.train import measure as measuring
 from tests.conftest import Answer
@@ -45,6 +48,23 @@ def test_every_cut_keeps_the_step_and_the_fastest_is_proposed() -> None:
     assert best.step_seconds is not None
     assert measured.speed.likely == pytest.approx(24 * 32 / best.step_seconds[1])
     assert "measured just now" in measured.speed.basis
+
+
+def test_what_a_cpu_would_be_killed_for_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "memory_limit", lambda: MemoryLimit(2**20, "control group"))
+    plan = make_plan(TrainConfig(**SMALL), {"dataset": stated("dataset", "own")}, sources={})
+    with pytest.raises(DeviceError, match=r"no micro-batch of this model [\s\S]*4: a step would need about"):
+        measuring.measure(plan)
+
+
+def test_an_allocation_that_fails_is_a_trial_that_did_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried"
+    monkeypatch.setattr(measuring, "_step_seconds", mock.Mock(side_effect=RuntimeError(message)))
+    plan = make_plan(TrainConfig(**SMALL), {"dataset": stated("dataset", "own")}, sources={})
+    with pytest.raises(DeviceError, match=r"4: out of memory"):
+        measuring.measure(plan)
 
 
 def test_the_verb_shows_trials_and_uses_the_measured_speed(gptwright: Callable[..., Answer]) -> None:

@@ -148,6 +148,12 @@ def test_a_finer_cut_keeps_the_step_and_the_evaluation(
     assert shrunk(TrainConfig(batch_size=1)) is None
 
 
+def test_a_finer_cut_of_a_huge_prime_is_found_at_once() -> None:
+    finer = shrunk(TrainConfig(batch_size=999_999_999_989))
+    assert finer is not None
+    assert finer.batch_size == 1
+
+
 def test_the_message_names_the_tensor() -> None:
     config = TrainConfig(batch_size=32)
     shape = ModelShape.of(config, 50304)

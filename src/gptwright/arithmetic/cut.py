@@ -55,12 +55,6 @@ def cut_step(sequences: int, *, batch_size: int, rank: int = 0, size: int = 1) -
     Raises:
         ConfigError: there are more processes than sequences.
     """
-    if size > sequences:
-        raise ConfigError(
-            f"{size} processes cannot share a step of {sequences} sequences",
-            why="each takes at least one; the step is batch_size × gradient_accumulation_steps",
-            fix=f"start at most {sequences} processes, or --gradient_accumulation_steps={size}",
-        )
     begin, end = sequences * rank // size, sequences * (rank + 1) // size
     passes = passes_per_process(sequences, batch_size=batch_size, size=size)
     count = end - begin
@@ -76,7 +70,17 @@ def cut_step(sequences: int, *, batch_size: int, rank: int = 0, size: int = 1) -
 
 
 def passes_per_process(sequences: int, *, batch_size: int, size: int) -> int:
-    """Micro-batches of a step in each process: as many as the largest share needs."""
+    """Micro-batches of a step in each process: as many as the largest share needs.
+
+    Raises:
+        ConfigError: there are more processes than sequences.
+    """
+    if size > sequences:
+        raise ConfigError(
+            f"{size} processes cannot share a step of {sequences} sequences",
+            why="each takes at least one; the step is batch_size × gradient_accumulation_steps",
+            fix=f"start at most {sequences} processes, or --gradient_accumulation_steps={size}",
+        )
     largest = -(-sequences // size)
     return -(-largest // batch_size)
 

@@ -13,11 +13,10 @@ Nothing here needs torch; an answer takes some tens of microseconds. It is check
 against processes that ran: docs/memory.md.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
-from gptwright.arithmetic.activations import FLOAT, Step
 from gptwright.arithmetic.moments import Moment, moments
-from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import FLOAT, Step
 
 MIB = 2**20
 GIB = 2**30
@@ -80,58 +79,15 @@ class TrainingMemory:
         return sum(getattr(self, field.name) for field in fields(self) if field.name != "peak_phase")
 
 
-def training_memory(
-    shape: ModelShape,
-    *,
-    micro_batch: int,
-    dtype: str,
-    compiled: bool,
-    accumulation: int,
-    device_kind: str = "cuda",
-    fused_optimizer: bool = True,
-    data_parallel: bool = False,
-    divided_over: int = 1,
-    flash: bool = True,
-    keeps_logits: bool = False,
-    optimizer: str = "adamw",
-) -> TrainingMemory:
-    """What one process needs at the largest moment of a training step, after the first.
-
-    Args:
-        shape: the model.
-        micro_batch: sequences in one forward pass.
-        dtype: `float32`, or `bfloat16` or `float16` for autocast over float32 weights.
-        compiled: whether `torch.compile` runs the model, loss included.
-        accumulation: micro-batches in one optimizer step.
-        device_kind: `cuda`, `cpu` or `mps`; for the last two it is the whole process in main memory.
-        fused_optimizer: AdamW in one kernel.
-        data_parallel: whether `DistributedDataParallel` runs it.
-        divided_over: processes that weights, gradients and moments are divided over, as FSDP does.
-        flash: False for attention written out, as nanoGPT's before torch 2.
-        keeps_logits: the training loop holds the logits during backward, as nanoGPT's does; ours does not.
-        optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
-    """
-    step = Step(
-        shape=shape,
-        counted=shape.count_parameters(),
-        micro_batch=micro_batch,
-        dtype=dtype,
-        compiled=compiled,
-        accumulation=accumulation,
-        device_kind=device_kind,
-        fused_optimizer=fused_optimizer,
-        data_parallel=data_parallel,
-        flash=flash,
-        keeps_logits=keeps_logits,
-        optimizer=optimizer,
-    )
+def training_memory(step: Step) -> TrainingMemory:
+    """What one process needs at the largest moment of a training step, after the first."""
     peak = max(moments(step), key=lambda moment: moment.total + _overhead(step, moment))
     weights = FLOAT * step.counted.total
-    whole = _whole_for_now(step) if divided_over > 1 else 0
+    whole = _whole_for_now(step) if step.divided_over > 1 else 0
     return TrainingMemory(
-        weights=weights // divided_over + whole,
-        gradients=peak.gradients // divided_over + whole,
-        optimizer=(2 * weights - FLOAT * step.muon_parameters + peak.update) // divided_over,
+        weights=weights // step.divided_over + whole,
+        gradients=peak.gradients // step.divided_over + whole,
+        optimizer=(2 * weights - FLOAT * step.muon_parameters + peak.update) // step.divided_over,
         weight_copies=peak.weight_copies,
         activations=peak.activations,
         logits=peak.logits,
@@ -140,42 +96,16 @@ def training_memory(
     )
 
 
-def largest_micro_batch(
-    shape: ModelShape,
-    *,
-    budget_bytes: int,
-    dtype: str,
-    compiled: bool,
-    accumulation: int,
-    device_kind: str = "cuda",
-    fused_optimizer: bool = True,
-    data_parallel: bool = False,
-    divided_over: int = 1,
-    flash: bool = True,
-    keeps_logits: bool = False,
-    optimizer: str = "adamw",
-) -> int:
+def largest_micro_batch(step: Step, budget_bytes: int) -> int:
     """The most sequences a forward pass may have within `budget_bytes`; 0 where not even one fits.
 
-    The other arguments are those of `training_memory`. `usable_bytes` turns a device's memory into a budget.
+    Args:
+        step: how it is trained; its own micro-batch is not looked at.
+        budget_bytes: `usable_bytes` turns a device's memory into a budget.
     """
 
     def fits(micro_batch: int) -> bool:
-        needed = training_memory(
-            shape,
-            micro_batch=micro_batch,
-            dtype=dtype,
-            compiled=compiled,
-            accumulation=accumulation,
-            device_kind=device_kind,
-            fused_optimizer=fused_optimizer,
-            data_parallel=data_parallel,
-            divided_over=divided_over,
-            flash=flash,
-            keeps_logits=keeps_logits,
-            optimizer=optimizer,
-        )
-        return needed.total <= budget_bytes
+        return training_memory(replace(step, micro_batch=micro_batch)).total <= budget_bytes
 
     if not fits(1):
         return 0

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gptwright.arithmetic.activations import (
-    FLOAT,
-    Step,
     attention_backward_bytes,
     head_input_bytes,
     input_bytes,
@@ -20,6 +18,7 @@ from gptwright.arithmetic.activations import (
     mlp_backward_bytes,
     recomputed_bytes,
 )
+from gptwright.arithmetic.step import FLOAT, Step
 
 # Directions, those made orthogonal, and the stack that goes in.
 MUON_COPIES = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gptwright.cli.options import json_option, print_json
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,8 +45,8 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
     from gptwright.report.material import gather
     from gptwright.report.page import write_report
     from gptwright.report.terminal import console_for
-    from gptwright.train.distributed import require_one_process
     from gptwright.train.speak import Speaker
+    from gptwright.train.world import require_one_process
 
     require_one_process("demo")
     console = console_for(stderr=as_json)
@@ -60,7 +60,7 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
         RunFolder(folder).save_sample(speaker.checkpoint, text)
         console.print("\n[bold]a sample[/]")
         console.out(text, highlight=False)
-        console.print(f"\nmore of it: gptwright sample {escape(str(folder))}", soft_wrap=True)
+        console.print(f"\nmore of it: gptwright sample {escape(typed(folder))}", soft_wrap=True)
         document["sample"] = text
     material = gather(open_run(str(folder)))
     console.print()

@@ -21,7 +21,7 @@ hook_option = click.option(
     "--hook",
     envvar="GPTWRIGHT_HOOK",
     metavar="COMMAND",
-    help="Run when the run finishes, fails, stalls or meets a loss that is no number; the facts come as JSON"
+    help="Run when the run finishes, fails, stalls or meets a NaN or infinite loss; the facts come as JSON"
     " on its standard input. No shell.  [env: GPTWRIGHT_HOOK]",
 )
 device_option = click.option(

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gptwright.config.load import LoadedConfig
+from gptwright.errors import typed
 from gptwright.record.metrics import read_metrics
 from gptwright.record.progress import RunProgress
 from gptwright.record.run import RunFolder
@@ -15,10 +16,10 @@ from gptwright.report.loggers.views import Views
 from gptwright.report.promise import show_outcome, show_promise
 from gptwright.report.terminal import show_startup, show_summary
 from gptwright.report.training_screen import training_screen
-from gptwright.train.distributed import World
 from gptwright.train.listeners import Listeners
 from gptwright.train.run import Prepared, prepare_new, prepare_resume, require_unfinished, train_prepared
 from gptwright.train.settle import goes_on
+from gptwright.train.world import World
 
 
 def train_and_show(
@@ -90,7 +91,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
     if outcome.ending == "stopped":
         console.print(
             f"stopped and saved at step {outcome.state.step};"
-            f" to go on: gptwright resume {escape(str(run.path))}",
+            f" to go on: gptwright resume {escape(typed(run.path))}",
             soft_wrap=True,
         )
     return {

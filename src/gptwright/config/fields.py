@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import Any, Literal, TypeGuard, Union, get_args, get_origin
 
+# What an index or a size of a tensor can be: below 2^63.
+LARGEST_WHOLE = 2**63 - 1
 # How people and other programs write flags, beside Python's True and False.
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -58,7 +60,11 @@ class Field:
             for found in _readings(value, kind):
                 if isinstance(found, bool | str | None) or self._within(found):
                     return found
-        raise ValueError(f"it should be {', or '.join(_words(kind, self._range) for kind in self.kinds)}")
+        wanted = ", or ".join(_words(kind, self._range) for kind in self.kinds)
+        # Where the bounds refuse it, they say enough.
+        if int in self.kinds and _is_beyond_64_bits(value) and self._within(value):
+            wanted += "; it is larger than any number of 64 bits"
+        raise ValueError(f"it should be {wanted}")
 
     def _within(self, number: float) -> bool:
         return (
@@ -107,13 +113,17 @@ def _readings(value: object, kind: Any) -> Iterator[float | str | None]:
             value = FLAGS.get(value.lower())
         if isinstance(value, bool | int) and value in {0, 1}:
             yield bool(value)
-    elif _is_number(value) and (kind is float or value == int(value)):
+    elif _is_number(value) and (kind is float or (value == int(value) and not _is_beyond_64_bits(value))):
         yield kind(value)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is a number that a float can hold."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_beyond_64_bits(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and abs(value) > LARGEST_WHOLE
 
 
 def _words(kind: Any, bounds: str) -> str:

@@ -93,7 +93,10 @@ class TrainConfig:
         "adamw", "muon: for the matrices of the blocks, with AdamW for the rest"
     )
     muon_learning_rate: float = setting(
-        0.02, "muon: highest learning rate of the matrices; learning_rate is the others'", above=0.0
+        0.02,
+        "muon: highest learning rate of the matrices; learning_rate is the others'",
+        above=0.0,
+        most=1e30,
     )
     muon_momentum: float = setting(
         0.95, "muon: decay of the mean gradient, reached from 0.85", least=0.0, below=1.0
@@ -102,9 +105,9 @@ class TrainConfig:
         5, "muon: Newton-Schulz steps an update; 3 are enough for small models", least=1, most=5
     )
     muon_warmup_iters: int = setting(300, "muon: steps over which its momentum rises", least=0)
-    learning_rate: float = setting(6e-4, "highest learning rate", above=0.0)
+    learning_rate: float = setting(6e-4, "highest learning rate", above=0.0, most=1e30)
     max_iters: int = setting(600000, "optimizer steps to train", least=1)
-    weight_decay: float = setting(1e-1, "weight decay of matrices", least=0.0)
+    weight_decay: float = setting(1e-1, "weight decay of matrices", least=0.0, most=1e30)
     beta1: float = setting(0.9, "AdamW's decay of the mean gradient", least=0.0, below=1.0)
     beta2: float = setting(0.95, "AdamW's decay of the mean squared gradient", least=0.0, below=1.0)
     grad_clip: float = setting(1.0, "largest gradient norm; 0: no clipping", least=0.0)
@@ -119,12 +122,12 @@ class TrainConfig:
     cooldown_fraction: float = setting(
         0.2, "wsd: last share of lr_decay_iters spent cooling down", above=0.0, most=1.0
     )
-    min_lr: float = setting(6e-5, "learning rate at the end of the decay", least=0.0)
+    min_lr: float = setting(6e-5, "learning rate at the end of the decay", least=0.0, most=1e30)
 
     # guards
     nonfinite: Literal["skip", "rollback", "stop"] = setting(
         "skip",
-        "a loss or gradient that is no number: skip the update (then roll back, then stop),"
+        "a NaN or infinite loss or gradient: skip the update (then roll back, then stop),"
         " roll back at once, or stop at once",
     )
     skip_budget: int = setting(10, "updates skipped within 1000 steps before the run is rolled back", least=0)
@@ -153,7 +156,10 @@ class TrainConfig:
     # machine
     device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")
     threads: int = setting(
-        0, "threads on a CPU; 0: all, or fewer by measurement where other processes are busy", least=0
+        0,
+        "threads on a CPU; 0: all, or fewer by measurement where other processes are busy",
+        least=0,
+        most=1024,
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "dtype of matrix multiplications; weights stay float32"

@@ -20,7 +20,7 @@ from gptwright.data.nanogpt_meta import META_NAME, meta_fields, tokenizer_of_met
 from gptwright.data.splits import Shard, TokenSplit, check_ids, map_shard, require_windows
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import Gpt2Tokenizer, load_tokenizer
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 __all__ = ["Shard", "TokenDataset", "TokenSplit", "check_ids", "open_dataset", "require_windows"]
 
@@ -82,7 +82,7 @@ class TokenDataset:
             raise DataError(
                 f"{self.folder} does not say which tokenizer made its {self.vocab_size:,} ids",
                 why="text cannot be encoded or decoded without it; training works",
-                fix=f"gptwright prepare {self.folder} --tokenizer FILE",
+                fix=f"gptwright prepare {typed(self.folder)} --tokenizer FILE",
             )
         raise DataError(
             f"{self.folder / META_NAME} gives a vocabulary size ({self.vocab_size}) but no vocabulary",

@@ -17,7 +17,7 @@ from gptwright.data.dataset import TokenDataset, open_dataset
 from gptwright.data.sampling import window_count
 from gptwright.data.splits import IdArray, TokenSplit
 from gptwright.data.tokenizer_base import Tokenizer
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 _BLOCKS = 256
 _BLOCK_TOKENS = 4096
@@ -133,7 +133,7 @@ def histogram(dataset: TokenDataset, tokenizer: Tokenizer | None) -> Histogram:
                 f"{dataset.folder} has the id {len(counted) - 1}, outside the vocabulary of"
                 f" {dataset.vocab_size:,}",
                 why="the files are damaged or were made with another tokenizer",
-                fix=f"gptwright inspect {dataset.folder} --verify",
+                fix=f"gptwright inspect {typed(dataset.folder)} --verify",
             )
         counts += counted
     total = int(counts.sum())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gptwright.data.headed import read_header
 from gptwright.data.manifest import MANIFEST_NAME
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 NANOGPT_TRAIN = "train.bin"
 
@@ -35,6 +35,14 @@ def locate(dataset: str, root: Path) -> Path:
             why="a trainer reads prepared token ids, not text",
             fix=_command(dataset, folder if not names else folder.with_name(f"{folder.name}-tokens")),
         )
+    if Path(dataset).is_file():
+        text = Path(dataset)
+        raise DataError(
+            f"{text} is a file and not a token dataset",
+            why="a trainer reads prepared token ids, not text",
+            fix=f"gptwright prepare {typed(text)} --out {typed(root / 'data' / text.stem)},"
+            f" then --dataset={text.stem}",
+        )
     there = _datasets_under(root / "data")
     nearest = difflib.get_close_matches(Path(dataset).name, there, n=1)
     listing = (
@@ -61,4 +69,4 @@ def _datasets_under(folder: Path) -> list[str]:
 
 def _command(dataset: str, out: Path) -> str:
     command = _NANOGPT_COMMANDS.get(dataset, "gptwright prepare YOUR_TEXT.txt --out {out}")
-    return command.format(out=out.as_posix())
+    return command.format(out=typed(out.as_posix()))

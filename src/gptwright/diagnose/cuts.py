@@ -1,6 +1,7 @@
 """Other cuts of the same step: micro-batches that fit the run's device, at the same tokens per step."""
 
 from gptwright.arithmetic.memory import largest_micro_batch, usable_bytes
+from gptwright.arithmetic.step import Step
 from gptwright.diagnose.machine import memory_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Fact
@@ -18,14 +19,15 @@ def most_that_fits(reading: Reading, *, compiled: bool) -> int | None:
     if shape is None or dtype is None or total is None:
         return None
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
-    return largest_micro_batch(
-        shape,
-        budget_bytes=usable_bytes(int(total.number)),
+    step = Step(
+        shape=shape,
+        micro_batch=1,
         dtype=dtype,
         compiled=compiled,
         accumulation=max(2, accumulation),
         keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
     )
+    return largest_micro_batch(step, usable_bytes(int(total.number)))
 
 
 def cut_of(sequences: int, *, at_most: int) -> int:

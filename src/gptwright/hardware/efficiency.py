@@ -7,9 +7,7 @@ Cost: microseconds; no torch, no numpy.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from gptwright.arithmetic.shape import ModelShape
 from gptwright.hardware.step_time import StepTime, Work, step_time
 
 
@@ -48,48 +46,16 @@ CPU_BASIS = (
 )
 
 
-def predict_speed(
-    shape: ModelShape,
-    *,
-    peak_flops: float,
-    bandwidth: float | None,
-    dtype: str,
-    compiled: bool,
-    micro_batch: int,
-    accumulation: int,
-    device_kind: str = "cuda",
-    family: str | None = None,
-    power_watts: float | None = None,
-    device_count: int = 1,
-    flash: bool = True,
-    muon_steps: int = 0,
-) -> Speed:
-    """How many tokens per second a run will train on; the arguments are `Work`'s."""
-    work = Work(
-        shape=shape,
-        peak_flops=peak_flops,
-        bandwidth=bandwidth,
-        dtype=dtype,
-        compiled=compiled,
-        micro_batch=micro_batch,
-        accumulation=accumulation,
-        device_kind=device_kind,
-        family=family,
-        power_watts=power_watts,
-        device_count=device_count,
-        flash=flash,
-        muon_steps=muon_steps,
-    )
+def predict_speed(work: Work) -> Speed:
+    """How many tokens per second a run will train on."""
     parts = step_time(work)
     likely = work.step_tokens / parts.total
     slower, faster = _spread(work, parts)
     high = likely * faster
-    if device_kind != "cpu":
-        possible = MOST_OF_PEAK * peak_flops * device_count / shape.flops_per_token()
-        high = max(likely, min(high, possible))
-    return Speed(
-        low=likely / slower, likely=likely, high=high, basis=CPU_BASIS if device_kind == "cpu" else GPU_BASIS
-    )
+    if work.device_kind == "cpu":
+        return Speed(low=likely / slower, likely=likely, high=high, basis=CPU_BASIS)
+    possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.flops_per_token()
+    return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=GPU_BASIS)
 
 
 def _spread(work: Work, parts: StepTime) -> tuple[float, float]:
@@ -107,13 +73,8 @@ def _spread(work: Work, parts: StepTime) -> tuple[float, float]:
     return min(slower * wider, WIDEST), min(faster * wider, WIDEST)
 
 
-def reachable_mfu(
-    shape: ModelShape, *, peak_flops: float, device_count: int = 1, **of_the_run: Any
-) -> tuple[float, float, float]:
-    """The MFU that a run reaches, low, likely and high: `palm` convention, from 0 to 1.
-
-    The other arguments are those of `predict_speed`.
-    """
-    speed = predict_speed(shape, peak_flops=peak_flops, device_count=device_count, **of_the_run)
-    scale = shape.flops_per_token() / (peak_flops * device_count)
+def reachable_mfu(work: Work) -> tuple[float, float, float]:
+    """The MFU that a run reaches, low, likely and high: `palm` convention, from 0 to 1."""
+    speed = predict_speed(work)
+    scale = work.shape.flops_per_token() / (work.peak_flops * work.device_count)
     return speed.low * scale, speed.likely * scale, speed.high * scale

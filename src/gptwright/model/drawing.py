@@ -32,6 +32,12 @@ class SamplingOptions:
                 why="logits are divided by it; 0 takes the likeliest token",
                 fix="--temperature=0.8",
             )
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(
+                f"top_k = {self.top_k} is not a number from 1 up",
+                why="so many of the likeliest tokens are kept to draw from; None keeps all",
+                fix="--top_k=200",
+            )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ConfigError(
                 f"top_p = {self.top_p} is not above 0 and at most 1",

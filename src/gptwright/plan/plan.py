@@ -8,17 +8,18 @@ and None where nothing is known, with what is missing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from gptwright.arithmetic.cut import cut_step
+from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, assumed, configured, derived
 from gptwright.findings import Unknown
 from gptwright.hardware.efficiency import Speed, predict_speed
+from gptwright.hardware.step_time import Work
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 from gptwright.plan.known_datasets import known_facts
@@ -172,8 +173,7 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
 
 def _per_device(config: TrainConfig, device: PlanDevice) -> int:
     """Accumulation steps on one device, as training cuts the step: nanoGPT's setting is over all of them."""
-    sequences, size = config.sequences_per_step, device.count
-    return len(cut_step(sequences, batch_size=config.batch_size, size=size).micro_batches)
+    return passes_per_process(config.sequences_per_step, batch_size=config.batch_size, size=device.count)
 
 
 def _is_divided(config: TrainConfig, device: PlanDevice) -> bool:
@@ -186,38 +186,42 @@ def _memory(
 ) -> tuple[TrainingMemory, bool | None, int | None]:
     """What a step needs, whether that fits, and the largest micro-batch that does."""
     divided = _is_divided(config, device)
-    trained: dict[str, Any] = {
-        "dtype": device.dtype,
-        "compiled": device.compiled,
-        "accumulation": _per_device(config, device),
-        "device_kind": device.kind,
-        "data_parallel": device.count > 1 and not divided,
-        "divided_over": device.count if divided else 1,
-        "optimizer": config.optimizer,
-    }
-    memory = training_memory(shape, micro_batch=config.batch_size, **trained)
+    step = Step(
+        shape=shape,
+        micro_batch=config.batch_size,
+        dtype=device.dtype,
+        compiled=device.compiled,
+        accumulation=_per_device(config, device),
+        device_kind=device.kind,
+        data_parallel=device.count > 1 and not divided,
+        divided_over=device.count if divided else 1,
+        optimizer=config.optimizer,
+    )
+    memory = training_memory(step)
     if device.memory is None:
         return memory, None, None
     budget = usable_bytes(int(device.memory.number))
-    return memory, memory.total <= budget, largest_micro_batch(shape, budget_bytes=budget, **trained)
+    return memory, memory.total <= budget, largest_micro_batch(step, budget)
 
 
 def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed | None:
     if device.peak is None or device.emulated:
         return None
     return predict_speed(
-        shape,
-        peak_flops=device.peak.number,
-        bandwidth=device.bandwidth,
-        dtype=device.dtype,
-        compiled=device.compiled,
-        micro_batch=config.batch_size,
-        accumulation=_per_device(config, device),
-        device_kind=device.kind,
-        family=device.family,
-        device_count=device.count,
-        power_watts=device.power_watts,
-        muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
+        Work(
+            shape=shape,
+            peak_flops=device.peak.number,
+            bandwidth=device.bandwidth,
+            dtype=device.dtype,
+            compiled=device.compiled,
+            micro_batch=config.batch_size,
+            accumulation=_per_device(config, device),
+            device_kind=device.kind,
+            family=device.family,
+            device_count=device.count,
+            power_watts=device.power_watts,
+            muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
+        )
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from gptwright.config.load import LoadedConfig, load_config
 from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
-from gptwright.errors import RunError
+from gptwright.errors import RunError, typed
 from gptwright.files import disk_full_as_error, replace_text, sync_folder, unwritable_as_error
 from gptwright.record.lock import LOCK_NAME, RunLock
 from gptwright.record.log_text import log_text
@@ -64,7 +64,8 @@ class RunFolder:
         """
         run = cls(path)
         if not run.config_path.is_file():
-            what = "holds no config.toml" if path.is_dir() else "does not exist"
+            there = "is a file" if path.is_file() else "does not exist"
+            what = "holds no config.toml" if path.is_dir() else there
             raise RunError(
                 f"{path} is not a run folder: it {what}",
                 fix="give the folder that `gptwright train` named (its --out_dir)",
@@ -81,7 +82,7 @@ class RunFolder:
             raise RunError(
                 f"{self.path} already holds a run",
                 why="training into it would destroy that run's record and checkpoints",
-                fix=f"`gptwright resume {self.path}` goes on with it; for a new run choose another"
+                fix=f"`gptwright resume {typed(self.path)}` goes on with it; for a new run choose another"
                 " --out_dir, or remove the folder",
             )
         if self.path.exists() and not self._holds_no_run_yet():

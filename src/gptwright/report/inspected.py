@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from gptwright import units
 from gptwright.data.inspection import Histogram, Inspection
+from gptwright.errors import typed
 
 
 def show_inspection(console: Console, found: Inspection) -> None:
@@ -27,7 +28,7 @@ def show_inspection(console: Console, found: Inspection) -> None:
         console.print(line)
     if manifest is None:
         console.print(
-            f"it has no manifest; `gptwright prepare {escape(str(dataset.folder))}` writes one",
+            f"it has no manifest; `gptwright prepare {escape(typed(dataset.folder))}` writes one",
             soft_wrap=True,
         )
     else:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gptwright import units
+from gptwright.errors import typed
 from gptwright.facts import Fact, Origin, derived
 from gptwright.report.terminal import facts_table
 
@@ -27,8 +28,9 @@ def show_adopted(console: Console, document: Mapping[str, Any]) -> None:
     ]
     console.print(facts_table(facts, title="Imported"))
     _notes(console, document["notes"])
-    run = escape(document["run"])
-    console.print(f"[bold]run folder[/] {run}\nto go on: gptwright resume {run}", soft_wrap=True)
+    run = document["run"]
+    command = f"gptwright resume {typed(run)}"
+    console.print(f"[bold]run folder[/] {escape(run)}\nto go on: {escape(command)}", soft_wrap=True)
 
 
 def show_exported(console: Console, document: Mapping[str, Any]) -> None:

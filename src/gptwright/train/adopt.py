@@ -26,7 +26,13 @@ from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.record.log_text import log_text
 from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import fixed_settings, take_snapshot, write_checkpoint
+from gptwright.train.checkpoint import (
+    Checkpointed,
+    CheckpointInfo,
+    fixed_settings,
+    take_snapshot,
+    write_checkpoint,
+)
 from gptwright.train.start import require_same_tokenizer
 from gptwright.train.state import TrainState
 
@@ -184,12 +190,14 @@ def _write(
     best = foreign.step if foreign.is_best and foreign.best_val_loss is not None else None
     snapshot = take_snapshot(
         TrainState(step=foreign.step, best_val_loss=foreign.best_val_loss, best_step=best),
-        model=model,
-        optimizer=optimizer,
-        scaler=torch.amp.GradScaler("cpu", enabled=False),
-        fixed=fixed_settings(config, foreign.shape.vocab_size),
-        dataset_fingerprint=dataset.fingerprint if dataset is not None else "",
-        metrics_bytes=length,
+        Checkpointed(
+            model=model,
+            optimizer=optimizer,
+            scaler=torch.amp.GradScaler("cpu", enabled=False),
+            fixed=fixed_settings(config, foreign.shape.vocab_size),
+            dataset_fingerprint=dataset.fingerprint if dataset is not None else "",
+        ),
+        CheckpointInfo(metrics_bytes=length),
         copied=False,
     )
     name = write_checkpoint(run, snapshot)

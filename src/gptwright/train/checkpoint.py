@@ -13,15 +13,13 @@ after that, so a crash at any moment leaves a whole one. Reading verifies every 
 
 import copy
 import shutil
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gptwright import units
@@ -30,18 +28,58 @@ from gptwright.errors import CheckpointError, DiskFullError
 from gptwright.files import disk_full_as_error, replace_bytes, sync_file
 from gptwright.optim.optimizers import Optimizer
 from gptwright.record.run import RunFolder, checkpoint_name
-from gptwright.train.parts import read_whole
 from gptwright.train.seal import SCHEMA, TENSOR_FILES, file_identity, sealed, state_of, verified_payload
 from gptwright.train.state import TrainState
-
-# By the kind of a parameter's group.
-MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
+from gptwright.train.tensors import (
+    moment_shapes,
+    moments_of,
+    optimizer_step,
+    put_moments,
+    put_weights,
+    require_shapes,
+    saved_tensors,
+    weights_of,
+)
 
 # Settings that decide the weights' shapes or which text a step sees; a run cannot change them midway.
 FIXED_SETTINGS = (
     "n_layer", "n_head", "n_embd", "block_size", "bias", "tie_weights", "rope_base", "optimizer", "seed",
     "sampling",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """What a checkpoint is taken of, and put back into.
+
+    Attributes:
+        model: its weights.
+        optimizer: its moments and its count of updates.
+        scaler: of float16 gradients; its scale.
+        fixed: settings that must be the same when it is read, as `fixed_settings` gives them.
+        dataset_fingerprint: of the data, likewise; empty where an imported model came without any.
+    """
+
+    model: nn.Module
+    optimizer: Optimizer
+    scaler: torch.amp.GradScaler
+    fixed: Mapping[str, Any]
+    dataset_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointInfo:
+    """What else a checkpoint remembers.
+
+    Attributes:
+        metrics_bytes: how long the metrics file is now, flushed.
+        for_good: whether it outlives all newer ones.
+        planned: whether it was due; False for one that a stop asked for.
+    """
+
+    metrics_bytes: int
+    for_good: bool = False
+    planned: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,71 +118,33 @@ def fixed_settings(config: TrainConfig, vocab_size: int) -> dict[str, Any]:
 
 
 def take_snapshot(
-    state: TrainState,
-    *,
-    model: nn.Module,
-    optimizer: Optimizer,
-    scaler: torch.amp.GradScaler,
-    fixed: Mapping[str, Any],
-    dataset_fingerprint: str,
-    metrics_bytes: int,
-    for_good: bool = False,
-    planned: bool = True,
-    copied: bool = True,
+    state: TrainState, of: Checkpointed, info: CheckpointInfo, *, copied: bool = True
 ) -> Snapshot:
     """What a checkpoint will hold.
 
     Args:
         state: where the run is.
-        model: its weights are taken.
-        optimizer: its moments are taken.
-        scaler: of float16 gradients.
-        fixed: settings that a resumed run must have too.
-        dataset_fingerprint: of the data that it must find.
-        metrics_bytes: how long the metrics file is now, flushed.
-        for_good: whether the checkpoint outlives all newer ones.
-        planned: whether it was due; False for one that a stop asked for.
+        of: what it is taken of.
+        info: what else it remembers.
         copied: False shares the memory of tensors that are in main memory already, for a snapshot that is
             written before the next step.
     """
-    weights = {name: _taken(tensor, copied) for name, tensor in weights_of(model).items()}
-    moments = {name: _taken(tensor, copied) for name, tensor in moments_of(model, optimizer).items()}
-    payload = payload_of(
-        state,
-        optimizer=optimizer,
-        scaler=scaler,
-        fixed=fixed,
-        dataset_fingerprint=dataset_fingerprint,
-        metrics_bytes=metrics_bytes,
-        for_good=for_good,
-        planned=planned,
-    )
+    weights = {name: _taken(tensor, copied) for name, tensor in weights_of(of.model).items()}
+    moments = {name: _taken(tensor, copied) for name, tensor in moments_of(of.model, of.optimizer).items()}
     tensors = dict(zip(TENSOR_FILES, (weights, moments), strict=True))
-    return Snapshot(state=copy.deepcopy(state), tensors=tensors, payload=payload)
+    return Snapshot(state=copy.deepcopy(state), tensors=tensors, payload=payload_of(state, of, info))
 
 
-def payload_of(
-    state: TrainState,
-    *,
-    optimizer: Optimizer,
-    scaler: torch.amp.GradScaler,
-    fixed: Mapping[str, Any],
-    dataset_fingerprint: str,
-    metrics_bytes: int,
-    for_good: bool,
-    planned: bool,
-) -> dict[str, Any]:
+def payload_of(state: TrainState, of: Checkpointed, info: CheckpointInfo) -> dict[str, Any]:
     """What state.json holds beside the identities of the files; the arguments are `take_snapshot`'s."""
     payload = {
         "schema": SCHEMA,
         "state": asdict(state),
-        "optimizer_step": optimizer_step(optimizer),
-        "scaler": scaler.state_dict(),
-        "fixed": dict(fixed),
-        "dataset_fingerprint": dataset_fingerprint,
-        "metrics_bytes": metrics_bytes,
-        "for_good": for_good,
-        "planned": planned,
+        "optimizer_step": optimizer_step(of.optimizer),
+        "scaler": of.scaler.state_dict(),
+        "fixed": dict(of.fixed),
+        "dataset_fingerprint": of.dataset_fingerprint,
+        **asdict(info),
     }
     return copy.deepcopy(payload)
 
@@ -181,131 +181,45 @@ def publish(run: RunFolder, beside: Path, payload: Mapping[str, Any]) -> None:
 
 
 def load_checkpoint(
-    run: RunFolder,
-    name: str,
-    *,
-    model: nn.Module,
-    optimizer: Optimizer,
-    scaler: torch.amp.GradScaler,
-    fixed: Mapping[str, Any],
-    dataset_fingerprint: str,
-    payload: Mapping[str, Any] | None = None,
+    run: RunFolder, name: str, into: Checkpointed, *, payload: Mapping[str, Any] | None = None
 ) -> LoadedCheckpoint:
     """Verifies a checkpoint and puts it into model, optimizer and scaler.
 
     Args:
         run: the run.
         name: the checkpoint's name.
-        model: gets the weights.
-        optimizer: gets the moments.
-        scaler: gets its scale.
-        fixed: what must be the same as when it was written.
-        dataset_fingerprint: likewise.
+        into: gets it, and says what must be the same as when it was written.
         payload: its contents, where they have been verified just now.
 
     Raises:
         CheckpointError: it is damaged (the one before is offered), or config or dataset have changed.
     """
+    folder = run.checkpoints / name
     payload = verified_payload(run, name) if payload is None else payload
-    require_fitting(run, name, payload, fixed=fixed, dataset_fingerprint=dataset_fingerprint)
-    weights, moments = saved_tensors(run.checkpoints / name)
-    _put_weights(model, weights, run.checkpoints / name)
+    require_fitting(folder, payload, into)
+    weights, moments = saved_tensors(folder)
+    put_weights(into.model, weights, folder)
     if moments:
-        _require_shapes(run.checkpoints / name, moments, _moment_shapes(model, optimizer))
-    put_moments(model, optimizer, moments, payload["optimizer_step"])
-    if payload["scaler"] and scaler.is_enabled():
-        scaler.load_state_dict(payload["scaler"])
+        require_shapes(folder, moments, moment_shapes(into.model, into.optimizer))
+    put_moments(into.model, into.optimizer, moments, payload["optimizer_step"])
+    if payload["scaler"] and into.scaler.is_enabled():
+        into.scaler.load_state_dict(payload["scaler"])
     return LoadedCheckpoint.of(name, payload)
 
 
-def require_fitting(
-    run: RunFolder,
-    name: str,
-    payload: Mapping[str, Any],
-    *,
-    fixed: Mapping[str, Any],
-    dataset_fingerprint: str,
-) -> None:
+def require_fitting(folder: Path, payload: Mapping[str, Any], into: Checkpointed) -> None:
     """Makes sure that a checkpoint belongs to these settings and this dataset.
 
     Raises:
         CheckpointError: it does not.
     """
-    _require_same(name, payload["fixed"], fixed)
+    _require_same(folder.name, payload["fixed"], into.fixed)
     # An imported checkpoint may come without a dataset; the next one is written with what it goes on with.
-    if payload["dataset_fingerprint"] not in ("", dataset_fingerprint):
+    if payload["dataset_fingerprint"] not in ("", into.dataset_fingerprint):
         raise CheckpointError(
-            f"the dataset has changed since {run.checkpoints / name} was written",
+            f"the dataset has changed since {folder} was written",
             why="the steps to come would not see the text that they would have seen",
             fix="put the dataset back as it was, or start a new run on the new one",
-        )
-
-
-def load_weights(model: nn.Module, folder: Path) -> None:
-    """Copies a verified checkpoint's weights into a model, wherever that is.
-
-    Raises:
-        CheckpointError: they are another model's.
-    """
-    _put_weights(model, saved_tensors(folder, moments=False)[0], folder)
-
-
-def _put_weights(model: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    _require_shapes(folder, weights, dict(model.named_parameters()))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
-
-
-def saved_tensors(folder: Path, *, moments: bool = True) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Weights and moments of a verified checkpoint, whole, however many processes wrote it.
-
-    Args:
-        folder: the checkpoint.
-        moments: whether they are wanted; else there are none in the answer.
-
-    Raises:
-        CheckpointError: the files hold no tensors.
-    """
-    try:
-        if (folder / TENSOR_FILES[0]).is_file():
-            weights: dict[str, Tensor] = load_file(folder / TENSOR_FILES[0])
-            return weights, load_file(folder / TENSOR_FILES[1]) if moments else {}
-        return _divided(read_whole(folder, lambda name: moments or not is_moment(name)))
-    except (SafetensorError, ValueError, OSError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{folder} holds no tensors: {error}",
-            why="its hash is right, so it was written so",
-            fix="take another checkpoint with --checkpoint=NAME",
-        ) from None
-
-
-def is_moment(name: str) -> bool:
-    """Whether a saved tensor is a moment, and not a weight."""
-    return name.rpartition(".")[2] in {moment for kind in MOMENTS.values() for moment in kind}
-
-
-def _divided(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Weights and moments apart."""
-    weights = {name: tensor for name, tensor in tensors.items() if not is_moment(name)}
-    return weights, {name: tensor for name, tensor in tensors.items() if name not in weights}
-
-
-def _require_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    wrong = [
-        name
-        for name in {*tensors, *wanted}
-        if name not in tensors
-        or name not in wanted
-        or tensors[name].shape != wanted[name].shape
-        or not tensors[name].is_floating_point()
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"{path} does not fit this model: {', '.join(sorted(wrong)[:3])}"
-            + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""),
-            why="tensors are missing, of another shape, or of another model",
-            fix="take another checkpoint with --checkpoint=NAME, or the run's own settings",
         )
 
 
@@ -337,57 +251,7 @@ def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) 
         )
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Named parameters, in the memory where they are; a tied matrix appears once."""
-    return {name: p.detach() for name, p in model.named_parameters()}
-
-
-def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The moments by parameter, in the memory where they are; none before the first step."""
-    return {
-        f"{name}.{moment}": value
-        for name, p in model.named_parameters()
-        for moment, value in optimizer.state.get(p, {}).items()
-        if moment != "step"
-    }
-
-
-def empty_moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """Zeros in place of every moment, each where its parameter is and divided as it is."""
-    shapes = _moment_shapes(model, optimizer)
-    return {name: torch.zeros_like(parameter, requires_grad=False) for name, parameter in shapes.items()}
-
-
 def _taken(tensor: Tensor, copied: bool) -> Tensor:
     """A tensor in main memory; what is there already is shared unless it is to be copied."""
     here = tensor.cpu().contiguous()
     return here.clone() if copied and here.data_ptr() == tensor.data_ptr() else here
-
-
-def _moment_shapes(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """What the optimizer keeps of each parameter, by the parameter's name and its own; its shape is the
-    parameter's."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    return {
-        f"{names[parameter]}.{moment}": parameter
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        for moment in MOMENTS[group["kind"]]
-    }
-
-
-def optimizer_step(optimizer: Optimizer) -> float:
-    """Updates that the optimizer has made; fewer than the run's where a float16 step was skipped."""
-    return next((float(state["step"]) for state in optimizer.state.values()), 0.0)
-
-
-def put_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor], step: float) -> None:
-    """Gives the optimizer its moments and its count of updates; none before its first update."""
-    optimizer.state.clear()
-    kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
-    for key, value in moments.items():
-        name, _, moment = key.rpartition(".")
-        kept[name][moment] = value
-    parameters = dict(model.named_parameters())
-    for name, values in kept.items():
-        optimizer.restore(parameters[name], values, step)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import CheckpointError, ConfigError
+from gptwright.errors import CheckpointError, ConfigError, typed
 from gptwright.optim.schedule import learning_rate
 from gptwright.record.metrics import require_length
 from gptwright.record.run import RunFolder
@@ -88,6 +88,6 @@ def require_same_rate(before: TrainConfig, now: TrainConfig, *, step: int, run: 
         f"the learning rate at step {step} was {old:.3g} and would jump to {new:.3g}",
         why="the loss rises at once and takes hundreds or thousands of steps to come back; a longer"
         " lr_decay_iters does this too",
-        fix=f"if it is meant: `gptwright resume {run.path} … --allow-lr-jump`; to go on at the rate that it"
-        f" has: --decay_lr=False --learning_rate={old:.6g}",
+        fix=f"if it is meant: `gptwright resume {typed(run.path)} … --allow-lr-jump`; to go on at the rate"
+        f" that it has: --decay_lr=False --learning_rate={old:.6g}",
     )

@@ -13,14 +13,12 @@ import socket
 import threading
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from gptwright.errors import GptwrightError, PeerFailedError, PeerLostError
-
-if TYPE_CHECKING:
-    from gptwright.train.distributed import World
+from gptwright.train.world import World
 
 # A failing process signs within milliseconds; a killed one is a zombie as soon as its sockets are closed.
 # The rest is for a busy machine.
@@ -41,7 +39,7 @@ class Register:
         world: the processes.
     """
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
         self._store: Any = None
         self._places: list[tuple[int, str]] = []
@@ -55,7 +53,7 @@ class Register:
             name: of this start, which no start before had.
         """
         self._prefix = f"gptwright/{name}/"
-        places = self._world.gathered([os.getpid(), socket.gethostname()])
+        places = self._world.all_gather([os.getpid(), socket.gethostname()])
         self._places = [(pid, host) for pid, host in places]
 
     def told_once(self, error: Exception) -> Exception:
@@ -134,7 +132,7 @@ class Register:
         return self._store is not None
 
 
-def outlive_the_launcher(world: "World") -> None:
+def outlive_the_launcher(world: World) -> None:
     """Ignores SIGTERM from now on, in one of several processes.
 
     torchrun ends the others as soon as one has died; who speaks about it, or tells the hook, needs a moment

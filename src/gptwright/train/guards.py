@@ -1,6 +1,6 @@
 """What keeps one bad number from ruining a run: every update is judged before it touches the weights.
 
-A loss or gradient that is no number, or a gradient far outside the recent ones, is judged on the device. The
+A NaN or infinite loss or gradient, or a gradient far outside the recent ones, is judged on the device. The
 verdict goes into the optimizer as a tensor (`found_inf`, which torch's fused kernels take and which makes
 them leave weights, moments and step counts alone), so a GPU is never made to wait for the host; what was
 refused is read where the host reads losses anyway. Cost: some ten kernels of a few numbers a step.

@@ -1,4 +1,4 @@
-"""A command of the user's own, told when a run finishes, fails, stalls or meets a number that is none.
+"""A command of the user's own, told when a run finishes, fails, stalls or meets a NaN or infinity.
 
 The facts go to its standard input as one JSON object. It is started without a shell, in a session of its own
 (Ctrl-C in the terminal does not reach it), and is killed with its children when its time is up. Whatever it

@@ -6,15 +6,15 @@ from torch import Tensor
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.data.tokenizers import Tokenizer, load_tokenizer
-from gptwright.errors import CheckpointError
+from gptwright.errors import CheckpointError, typed
 from gptwright.hardware.detect import Device
 from gptwright.interop.foreign import Moments
 from gptwright.interop.trained import TrainedRun
 from gptwright.model.gpt import GPT
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import load_weights, saved_tensors
 from gptwright.train.seal import verified_payload
+from gptwright.train.tensors import load_weights, saved_tensors
 
 
 def load_model(run: RunFolder, *, checkpoint: str | None, device: Device) -> tuple[GPT, Tokenizer, str]:
@@ -97,7 +97,7 @@ def chosen_checkpoint(run: RunFolder, asked: str | None) -> str:
             f"{run.path} has no checkpoint" + (f" {asked!r}" if asked else " yet"),
             fix=f"it has {', '.join(run.checkpoint_names())}"
             if run.checkpoint_names()
-            else f"`gptwright resume {run.path}` trains until there is one",
+            else f"`gptwright resume {typed(run.path)}` trains until there is one",
         )
     return name
 

@@ -21,18 +21,18 @@ import torch
 from torch import Tensor
 
 from gptwright.arithmetic.flops import mfu
-from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError
+from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError, typed
 from gptwright.hardware.probe import synchronize
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
-from gptwright.train.checkpoint import fixed_settings, take_snapshot
-from gptwright.train.distributed import StopVote
+from gptwright.train.checkpoint import CheckpointInfo, take_snapshot
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.fitting import Fitting
 from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
 from gptwright.train.hook import Hook
+from gptwright.train.pending import PendingLosses
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
 from gptwright.train.replica import clip_gradients
@@ -43,8 +43,9 @@ from gptwright.train.session import Session
 from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
-from gptwright.train.together import save_parts
+from gptwright.train.together import checkpointed, save_parts
 from gptwright.train.watchdog import Watchdog
+from gptwright.train.world import StopVote
 from gptwright.train.writer import CheckpointWriter
 
 __all__ = ["Listener", "Outcome", "Trainer", "dropout_seed"]
@@ -113,17 +114,16 @@ class Trainer:
         )
         self.tokens_per_step = self.config.sequences_per_step * self.config.block_size
         self.flops_per_token = session.model.shape.flops_per_token()
-        self.losses: list[Tensor] = []
-        self.seconds = 0.0
+        self.pending = PendingLosses(device.torch_device, state)
+        self._val_loss: float | None = None
         self._saved_at = state.step
         self._clock = time.monotonic()
-        self._take_up_pending()
 
     def train(self, stop: StopRequest) -> Outcome:
         """Trains until `max_iters` or until asked to stop; saves in both cases.
 
         Raises:
-            RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
+            RunFailedError: the loss is NaN or infinite and no rollback helps, or memory does not suffice.
             DiskFullError: there is no room for a checkpoint or a line of metrics.
         """
         with self.batches, self.writer, self.watchdog:
@@ -152,6 +152,7 @@ class Trainer:
         self.vote.count()
         if self.state.last_eval_step != self.state.step:
             self._evaluate()
+        self._require_finite()
         self._save()
         return self._end("finished")
 
@@ -171,11 +172,10 @@ class Trainer:
         set_learning_rate(self.session.optimizer, rate)
         set_momentum(self.session.optimizer, muon_momentum(self.config, step))
         loss, grad_norm = self.fitting.attempt(step, lambda: self._update(step))
-        self.losses.append(loss)
         logging = step % self.config.log_interval == 0
         if logging:
             synchronize(self.session.precision.device)
-        self.seconds += time.perf_counter() - begin
+        self.pending.add(loss, time.perf_counter() - begin)
         self.state.step = step + 1
         self.watchdog.alive()
         self.writer.check()
@@ -208,20 +208,17 @@ class Trainer:
         return loss, grad_norm
 
     def _log(self, step: int, rate: float, grad_norm: Tensor) -> None:
-        losses = torch.stack(self.losses).tolist()
-        numbers = [loss for loss in losses if math.isfinite(loss)]
-        mean = sum(numbers) / len(numbers) if numbers else math.nan
-        seconds = self.seconds / len(losses)
-        tokens_per_second = self.tokens_per_step / seconds
+        line = self.pending.take()
+        tokens_per_second = self.tokens_per_step / line.step_seconds
         self.reporter.record(
             "train",
             {
                 "step": step,
-                "loss": losses[-1],
-                "loss_mean": mean,
+                "loss": line.last,
+                "loss_mean": line.mean,
                 "lr": rate,
                 "grad_norm": float(grad_norm),
-                "seconds": seconds,
+                "seconds": line.step_seconds,
                 "tokens_per_second": tokens_per_second,
                 "mfu": mfu(
                     flops_per_token=self.flops_per_token,
@@ -231,8 +228,7 @@ class Trainer:
                 "tokens": (step + 1) * self.tokens_per_step,
             },
         )
-        self.losses, self.seconds = [], 0.0
-        problem = self.stuck.check(step, mean)
+        problem = self.stuck.check(step, line.mean)
         if problem is not None:
             self.reporter.acted("stuck-loss", step, problem)
 
@@ -274,7 +270,7 @@ class Trainer:
         if self.metrics is not None:
             self.metrics.cut(back.loaded.metrics_bytes)
             self.run_folder.rebuild_log()
-        self._take_up_pending()
+        self.pending.restore(self.state)
         self.guard.restore(self.state)
         self.reporter.acted(
             "rollback",
@@ -289,7 +285,21 @@ class Trainer:
         self._write()
         self.writer.wait()
 
-    def _fail(self, step: int, reason: str, rollbacks: int) -> NoReturn:
+    def _require_finite(self) -> None:
+        """Ends a run as failed whose weights give NaN or infinity, however few updates were refused."""
+        loss = self._val_loss
+        if loss is not None and not math.isfinite(loss):
+            why = "the weights give NaN or infinity, so this is no model to use"
+            self._fail(self.state.step, f"the validation loss is {loss}", self.state.rollbacks, why=why)
+
+    def _fail(
+        self,
+        step: int,
+        reason: str,
+        rollbacks: int,
+        *,
+        why: str = "the weights are those from before that update, but going on would not help",
+    ) -> NoReturn:
         if not self.session.world.is_first:
             raise PeerFailedError("rank 0 says why")
         self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
@@ -299,9 +309,8 @@ class Trainer:
         raise RunFailedError(
             f"{reason} at step {step}"
             + (f", after {rollbacks} rollback{'s' * (rollbacks != 1)}" if rollbacks else ""),
-            why="the weights are those from before that update, but going on would not help;"
-            f" `gptwright diagnose {path}` says what preceded it",
-            fix=f"to go on from before it: `gptwright resume {path} --checkpoint={good[-1]}"
+            why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
+            fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good[-1]}"
             f" --learning_rate={rate:g}`"
             if good
             else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",
@@ -321,8 +330,8 @@ class Trainer:
         step = self.state.step
         if self.session.world.is_first:
             save_window_losses(self.run_folder.evaluations, step, losses)
-        val_loss = means["val"].mean
-        if math.isfinite(val_loss) and val_loss < (self.state.best_val_loss or math.inf):
+        val_loss = self._val_loss = means["val"].mean
+        if self.state.is_best(val_loss):
             self.state.best_val_loss, self.state.best_step = val_loss, step
         self.state.last_eval_step = step
         self.watchdog.alive()
@@ -347,10 +356,7 @@ class Trainer:
 
     def _write(self, *, planned: bool = True) -> None:
         state, session = self.state, self.session
-        state.pending_losses = [
-            loss if math.isfinite(loss) else None for loss in (float(pending) for pending in self.losses)
-        ]
-        state.pending_seconds = self.seconds
+        self.pending.keep(state)
         now = time.monotonic()
         state.elapsed_seconds += now - self._clock
         self._clock = now
@@ -359,48 +365,19 @@ class Trainer:
         if self.metrics is not None:
             self.metrics.sync()
             metrics_bytes = self.metrics.length
-        for_good = to_stay(state, self.config.keep_hours)
+        info = CheckpointInfo(
+            metrics_bytes=metrics_bytes, for_good=to_stay(state, self.config.keep_hours), planned=planned
+        )
         if session.replica.sharded:
             # All write together, and none can go on while another one still reads its memory.
-            save_parts(
-                self.run_folder,
-                session,
-                state,
-                metrics_bytes=metrics_bytes,
-                for_good=for_good,
-                planned=planned,
-            )
+            save_parts(self.run_folder, session, state, info)
             if session.world.is_first:
                 self.writer.written(state)
         elif session.world.is_first:
-            self._write_copy(metrics_bytes, for_good=for_good, planned=planned)
+            copied = self.writer.beside
+            self.writer.save(take_snapshot(state, checkpointed(session), info, copied=copied))
         self._saved_at = state.step
         self.watchdog.alive()
-
-    def _write_copy(self, metrics_bytes: int, *, for_good: bool, planned: bool) -> None:
-        """Writes a model that is whole in this process."""
-        session = self.session
-        self.writer.save(
-            take_snapshot(
-                self.state,
-                model=session.model,
-                optimizer=session.optimizer,
-                scaler=session.scaler,
-                fixed=fixed_settings(self.config, session.vocab_size),
-                dataset_fingerprint=session.dataset.fingerprint,
-                metrics_bytes=metrics_bytes,
-                for_good=for_good,
-                planned=planned,
-                copied=self.writer.beside,
-            )
-        )
-
-    def _take_up_pending(self) -> None:
-        """Losses that were not yet in a line of the record when the state was saved."""
-        place = self.session.precision.device.torch_device
-        pending = [math.nan if loss is None else loss for loss in self.state.pending_losses]
-        self.losses = [torch.tensor(loss, device=place) for loss in pending]
-        self.seconds = self.state.pending_seconds
 
     def _end(self, ending: str) -> Outcome:
         self.writer.wait()

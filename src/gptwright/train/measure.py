@@ -15,17 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gptwright import units
+from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
 from gptwright.hardware.detect import Device, find_device
 from gptwright.hardware.efficiency import Speed
+from gptwright.hardware.limits import memory_limit
 from gptwright.hardware.probe import synchronize
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
 from gptwright.train.guards import UpdateGuard, step_unless
+from gptwright.train.memory import is_out_of_memory
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.products import choose_way
 from gptwright.train.replica import clip_gradients
@@ -128,10 +133,12 @@ def _trial(
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device.torch_device)
-    seconds, problem = None, None
+    seconds, problem = None, _too_large(shape, config, precision, cut, compiled)
     try:
-        seconds = _step_seconds(config, shape, precision, cut, compiled)
-    except torch.OutOfMemoryError:
+        seconds = None if problem else _step_seconds(config, shape, precision, cut, compiled)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         problem = "out of memory"
     peak = torch.cuda.max_memory_allocated(device.torch_device) if device.type == "cuda" else None
     return Trial(
@@ -142,6 +149,26 @@ def _trial(
         peak_bytes=peak,
         problem=problem,
     )
+
+
+def _too_large(
+    shape: ModelShape, config: TrainConfig, precision: Precision, cut: tuple[int, int], compiled: bool
+) -> str | None:
+    """Why a cut is not tried on a CPU, where the kernel would kill the process; None where it may be."""
+    limit = memory_limit() if precision.device.type == "cpu" else None
+    step = Step(
+        shape=shape,
+        micro_batch=cut[0],
+        dtype=precision.dtype,
+        compiled=compiled,
+        accumulation=cut[1],
+        device_kind=precision.device.type,
+        optimizer=config.optimizer,
+    )
+    needed = training_memory(step).total
+    if limit is None or needed <= limit.limit_bytes:
+        return None
+    return f"a step would need about {units.size(needed)}, and {units.size(limit.limit_bytes)} are there"
 
 
 def _step_seconds(

@@ -10,6 +10,7 @@ memory model (`arithmetic.memory`) is compared with what the system allows.
 """
 
 import gc
+import math
 from dataclasses import replace
 
 import torch
@@ -18,6 +19,7 @@ from gptwright import units
 from gptwright.arithmetic.allocations import allocation_bytes, decode_allocation
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import RunFailedError
 from gptwright.hardware.limits import MemoryLimit
@@ -46,10 +48,10 @@ def shrunk(config: TrainConfig) -> TrainConfig | None:
     The new micro-batch divides the old one, so the sequences of a step and the windows of an evaluation stay
     the same.
     """
-    micro = next((d for d in range(config.batch_size // 2, 0, -1) if config.batch_size % d == 0), None)
-    if micro is None:
+    if config.batch_size == 1:
         return None
-    pieces = config.batch_size // micro
+    pieces = _smallest_factor(config.batch_size)
+    micro = config.batch_size // pieces
     return replace(
         config,
         batch_size=micro,
@@ -57,6 +59,11 @@ def shrunk(config: TrainConfig) -> TrainConfig | None:
         eval_iters=config.eval_iters * pieces,
         eval_batch_size=min(config.eval_batch_size or config.batch_size, micro),
     )
+
+
+def _smallest_factor(number: int) -> int:
+    """The smallest divisor above 1."""
+    return next((d for d in range(2, math.isqrt(number) + 1) if number % d == 0), number)
 
 
 def free_what_is_left(session: Session) -> None:
@@ -118,15 +125,16 @@ def try_step(session: Session, config: TrainConfig, passes: int) -> None:
 
 def predicted_bytes(session: Session, config: TrainConfig) -> int:
     """What the memory model says that this process needs on a CPU."""
-    return training_memory(
-        session.model.shape,
+    step = Step(
+        shape=session.model.shape,
         micro_batch=config.batch_size,
         dtype=session.precision.dtype,
         compiled=session.compiled,
         accumulation=config.gradient_accumulation_steps,
         device_kind="cpu",
         optimizer=config.optimizer,
-    ).total
+    )
+    return training_memory(step).total
 
 
 def foreseen(needed: int, limit: MemoryLimit) -> str:

@@ -12,8 +12,8 @@ from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.detect import Device
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.plan.plan import Plan, make_plan
-from gptwright.train.distributed import World
 from gptwright.train.products import Choice
+from gptwright.train.world import World
 
 
 def promise_of(

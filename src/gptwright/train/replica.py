@@ -31,7 +31,7 @@ from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
 from gptwright.plan.plan import Plan
-from gptwright.train.distributed import World
+from gptwright.train.world import World
 
 # Buffers are constants here, the same in every copy. torch 2.13 gave the setting another name.
 BUFFERS_SETTING = next(
@@ -128,7 +128,7 @@ def clip_gradients(model: nn.Module, largest: float) -> Tensor:
 
     Args:
         model: has gradients.
-        largest: 0 scales nothing; the norm is still what tells a gradient that is no number.
+        largest: 0 scales nothing; the norm is still what tells a NaN or infinite gradient.
     """
     parameters = list(model.parameters())
     if largest:

@@ -15,7 +15,7 @@ from gptwright.train.hook import Hook
 
 # Seconds that the watchdog waits for the lock.
 PATIENCE = 5.0
-# What the hook calls the deeds of guards; the others go by their own name.
+# What the hook calls the actions of guards; the others go by their own name.
 EVENTS = {"skipped": "non-finite", "rollback": "non-finite", "scaler-collapse": "non-finite"}
 
 
@@ -36,7 +36,7 @@ class Reporter:
         run: the run folder.
         metrics: its metrics file; None in a process that does not write, where nothing is told to anybody.
         listener: shows each record.
-        hook: is told of deeds.
+        hook: is told what guards did.
     """
 
     def __init__(self, run: RunFolder, metrics: MetricsFile | None, listener: Listener, hook: Hook) -> None:
@@ -72,7 +72,7 @@ class Reporter:
         """Says what a guard did.
 
         Args:
-            what: the deed, as `metrics.jsonl` names it.
+            what: the action, as `metrics.jsonl` names it.
             step: of the run.
             text: a sentence for people.
             tell: whether the hook is told too.

@@ -19,7 +19,7 @@ import torch
 import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
-from gptwright.errors import CheckpointError, GptwrightError, RunError
+from gptwright.errors import CheckpointError, GptwrightError, RunError, typed
 from gptwright.files import replace_bytes, replace_text
 from gptwright.plan.promise import promise_document
 from gptwright.record.lock import RunLock
@@ -28,7 +28,6 @@ from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, require_space
 from gptwright.train.choose import Chosen, choose_checkpoint, require_same_rate
-from gptwright.train.distributed import World, launch_name, was_restarted
 from gptwright.train.failures import outlive_the_launcher
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
@@ -37,6 +36,7 @@ from gptwright.train.settle import shared_start
 from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
 from gptwright.train.together import load_together, require_shared_folder
+from gptwright.train.world import World, launch_name, was_restarted
 
 # How long torchrun lets a process end by itself before it kills it.
 LAST_GRACE_SECONDS = 30.0
@@ -218,7 +218,7 @@ def train_prepared(prepared: Prepared, listener: Listener, *, hook: str | None =
             `gptwright.train.hook`.
 
     Raises:
-        RunFailedError: the loss is no longer a number and no rollback helps, or memory does not suffice.
+        RunFailedError: the loss is NaN or infinite and no rollback helps, or memory does not suffice.
         DiskFullError: there is no room left.
     """
     world = prepared.session.world
@@ -306,7 +306,7 @@ def require_unfinished(prepared: Prepared) -> None:
     if step >= max_iters:
         raise RunError(
             f"{prepared.run.path} has finished: it is at step {step} of max_iters = {max_iters}",
-            fix=f"for more steps at the rate it ended with: `gptwright resume {prepared.run.path}"
+            fix=f"for more steps at the rate it ended with: `gptwright resume {typed(prepared.run.path)}"
             f" --max_iters={2 * step}`; to raise the rate again, add --lr_decay_iters={2 * step}"
             " --allow-lr-jump",
         )

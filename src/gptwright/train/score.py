@@ -26,7 +26,7 @@ from gptwright.data.dataset import open_dataset
 from gptwright.data.sampling import evaluation_starts
 from gptwright.data.splits import TokenSplit
 from gptwright.data.tokenizer_base import Tokenizer
-from gptwright.errors import ConfigError, DataError
+from gptwright.errors import ConfigError, DataError, typed
 from gptwright.hardware.detect import find_device
 from gptwright.model.gpt import GPT
 from gptwright.record.metrics import MetricsFile
@@ -161,7 +161,7 @@ def _ids_of(path: Path, run: RunFolder, tokenizer: Tokenizer | None) -> npt.NDAr
     if tokenizer is None:
         raise DataError(
             f"{run.path} has no tokenizer.json, so no text can be encoded",
-            fix=f"`gptwright eval {run.path}` scores the validation split of its dataset",
+            fix=f"`gptwright eval {typed(run.path)}` scores the validation split of its dataset",
         )
     try:
         text = path.read_bytes().decode("utf-8-sig")

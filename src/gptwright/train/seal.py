@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gptwright.errors import CheckpointError
+from gptwright.errors import CheckpointError, typed
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.state import TrainState
 
@@ -68,7 +68,8 @@ def verified_payload(run: RunFolder, name: str) -> dict[str, Any]:
     raise CheckpointError(
         f"checkpoint {folder} is damaged: {damage}",
         why="its bytes are not those that were written, so nothing of it can be trusted",
-        fix=f"`gptwright resume {run.path} --checkpoint={whole}` goes on from the one before, which is whole"
+        fix=f"`gptwright resume {typed(run.path)} --checkpoint={whole}` goes on from the one before, which is"
+        " whole"
         if whole
         else "no earlier checkpoint is whole; start the run anew in another folder",
     )

@@ -31,14 +31,15 @@ from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
 from gptwright.record.run import RunFolder
-from gptwright.train.distributed import World
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.products import Choice, Way, choose_way
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
+from gptwright.train.room import require_room
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 from gptwright.train.threads import OthersLoad, choose_threads
+from gptwright.train.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +123,11 @@ def build_session(
     )
     allow_tf32(device)
     data = _checked_data(config, dataset_folder)
+    shape = ModelShape.of(config, data.vocab_size)
+    require_room(shape, config.sequences_per_step, world)
     cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
     world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
     world.require_same(f"the dataset {data.dataset.name}", data.dataset.fingerprint)
-    shape = ModelShape.of(config, data.vocab_size)
     machine = {} if before is None else before.machine_if(device.name)
     chosen = _way_of_first(world, lambda: choose_way(config, shape, device, before=machine))
     if chosen is not None:
@@ -137,7 +139,7 @@ def build_session(
     model = _build_model(shape, config.seed)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
-            world.spread(parameter.detach())
+            world.broadcast(parameter.detach())
     replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
     sampler = _build_sampler(config, data, cut)
     peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)

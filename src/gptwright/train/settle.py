@@ -13,8 +13,8 @@ from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig
 from gptwright.interop.foreign import ForeignModel
 from gptwright.record.run import RunFolder
-from gptwright.train.distributed import World, launch_name, was_restarted
 from gptwright.train.start import starting_weights
+from gptwright.train.world import World, launch_name, was_restarted
 
 
 def run_settings(run: RunFolder, overrides: Mapping[str, str], *, world: World) -> LoadedConfig:

@@ -1,6 +1,7 @@
 """What changes while a run trains, besides weights and optimizer: small numbers that a checkpoint holds as
 JSON, and from which the rest of the run follows."""
 
+import math
 from dataclasses import dataclass, field
 
 
@@ -13,7 +14,7 @@ class TrainState:
         best_val_loss: lowest validation loss so far; None before the first evaluation.
         best_step: where it was.
         last_eval_step: the latest step that was evaluated; None before the first.
-        pending_losses: losses of steps since the last line of metrics; None for one that is no number.
+        pending_losses: losses of steps since the last line of metrics; None for a NaN or infinite one.
         pending_seconds: training time of those steps.
         passed_over: stretches of the data that a rollback left out: from this step on, so many batches.
         rate_scale: what the schedule's learning rate is multiplied by since a second rollback.
@@ -40,6 +41,10 @@ class TrainState:
     norms_seen: int = 0
     elapsed_seconds: float = 0.0
     kept_at_seconds: float = 0.0
+
+    def is_best(self, val_loss: float) -> bool:
+        """Whether a validation loss is a number and lower than any before."""
+        return math.isfinite(val_loss) and (self.best_val_loss is None or val_loss < self.best_val_loss)
 
     def batch_number(self, step: int) -> int:
         """Which batch of the data's order a step sees: its own number, but for stretches passed over."""

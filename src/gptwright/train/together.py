@@ -16,44 +16,43 @@ from gptwright.errors import CheckpointError
 from gptwright.files import disk_full_as_error
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.checkpoint import (
+    Checkpointed,
+    CheckpointInfo,
     LoadedCheckpoint,
-    empty_moments,
     fixed_settings,
     load_checkpoint,
-    moments_of,
-    optimizer_step,
     payload_of,
     publish,
-    put_moments,
     require_fitting,
     require_space,
-    weights_of,
 )
-from gptwright.train.distributed import World
 from gptwright.train.parts import read_parts, write_parts
 from gptwright.train.seal import file_identity, verified_payload
 from gptwright.train.session import Session
 from gptwright.train.state import TrainState
+from gptwright.train.tensors import empty_moments, moments_of, optimizer_step, put_moments, weights_of
+from gptwright.train.world import World
 
 
-def save_parts(
-    run: RunFolder,
-    session: Session,
-    state: TrainState,
-    *,
-    metrics_bytes: int,
-    for_good: bool,
-    planned: bool,
-) -> None:
+def checkpointed(session: Session) -> Checkpointed:
+    """What a checkpoint of a session is taken of, and put back into."""
+    return Checkpointed(
+        model=session.model,
+        optimizer=session.optimizer,
+        scaler=session.scaler,
+        fixed=fixed_settings(session.config, session.vocab_size),
+        dataset_fingerprint=session.dataset.fingerprint,
+    )
+
+
+def save_parts(run: RunFolder, session: Session, state: TrainState, info: CheckpointInfo) -> None:
     """Writes a checkpoint of a sharded model; all processes call it together, and wait for it.
 
     Args:
         run: where it goes.
         session: what is trained.
         state: where the run is.
-        metrics_bytes: how long the metrics file is, in the first process.
-        for_good: whether the checkpoint outlives all newer ones, in the first process.
-        planned: whether it was due.
+        info: what else it remembers, in the first process.
 
     Raises:
         DiskFullError: there is no room; nothing half-written is left, and older checkpoints stay.
@@ -68,23 +67,14 @@ def save_parts(
         beside.mkdir(exist_ok=True)
 
     def end() -> None:
-        payload = payload_of(
-            state,
-            optimizer=session.optimizer,
-            scaler=session.scaler,
-            fixed=fixed_settings(session.config, session.vocab_size),
-            dataset_fingerprint=session.dataset.fingerprint,
-            metrics_bytes=metrics_bytes,
-            for_good=for_good,
-            planned=planned,
-        )
+        payload = payload_of(state, checkpointed(session), info)
         publish(run, beside, payload | {"files": {k: v for part in parts for k, v in part.items()}})
 
     try:
         with disk_full_as_error(run.checkpoints):
             world.from_first(begin)
             written = write_parts(beside, tensors, rank=world.rank)
-            parts = world.gathered({file.name: file_identity(file) for file in written})
+            parts = world.all_gather({file.name: file_identity(file) for file in written})
             world.from_first(end)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -106,27 +96,17 @@ def load_together(
         CheckpointError: it is damaged, or config or dataset have changed.
         PeerFailedError: the first process found that.
     """
-    world = session.world
-    fixed = fixed_settings(session.config, session.vocab_size)
+    world, into = session.world, checkpointed(session)
     if session.replica.sharded:
         told = world.from_first(lambda: payload or verified_payload(run, name))
-        require_fitting(run, name, told, fixed=fixed, dataset_fingerprint=session.dataset.fingerprint)
+        require_fitting(run.checkpoints / name, told, into)
         _read_shards(run, name, session, told["optimizer_step"])
         if told["scaler"] and session.scaler.is_enabled():
             session.scaler.load_state_dict(told["scaler"])
         return LoadedCheckpoint.of(name, told)
 
     def load() -> dict[str, Any]:
-        loaded = load_checkpoint(
-            run,
-            name,
-            payload=payload,
-            model=session.model,
-            optimizer=session.optimizer,
-            scaler=session.scaler,
-            fixed=fixed,
-            dataset_fingerprint=session.dataset.fingerprint,
-        )
+        loaded = load_checkpoint(run, name, into, payload=payload)
         return asdict(loaded) | {
             "has_moments": bool(session.optimizer.state),
             "optimizer_step": optimizer_step(session.optimizer),
@@ -135,23 +115,23 @@ def load_together(
 
     told = world.from_first(load)
     if world.size > 1:
-        _spread(session, told["optimizer_step"], has_moments=told["has_moments"])
+        _broadcast(session, told["optimizer_step"], has_moments=told["has_moments"])
         if told["scaler"] and session.scaler.is_enabled():
             session.scaler.load_state_dict(told["scaler"])
     return LoadedCheckpoint.of(name, told)
 
 
-def _spread(session: Session, step: float, *, has_moments: bool) -> None:
+def _broadcast(session: Session, step: float, *, has_moments: bool) -> None:
     """Weights and moments of the first process into all others."""
     model, optimizer, world = session.model, session.optimizer, session.world
     for parameter in model.parameters():
-        world.spread(parameter.detach())
+        world.broadcast(parameter.detach())
     if world.is_first:
         moments = moments_of(model, optimizer)
     else:
         moments = empty_moments(model, optimizer) if has_moments else {}
     for name in sorted(moments):
-        world.spread(moments[name])
+        world.broadcast(moments[name])
     if not world.is_first:
         put_moments(model, optimizer, moments, step)
 
@@ -169,7 +149,7 @@ def require_shared_folder(run: RunFolder, world: World) -> None:
     Raises:
         CheckpointError: one does not, and could not write its part of a checkpoint.
     """
-    found = world.gathered(run.config_path.is_file())
+    found = world.all_gather(run.config_path.is_file())
     if not all(found):
         raise CheckpointError(
             f"rank {found.index(False)} does not see the run folder {run.path}",

@@ -48,6 +48,21 @@ class TestLength:
             write_run(folder, settings, SHAKESPEARE, characters, val=turned, vocab_size=65)
             assert found(folder)["overfitting"].actions[1].settings == advised
 
+    def test_dropout_is_not_advised_for_a_trainer_that_has_none(self, tmp_path: Path) -> None:
+        lines = []
+        for step in range(0, 4000, 10):
+            loss = characters(step)
+            lines.append(
+                f"step {step:5d} | loss: {loss:.6f} | lr 6.0000e-04 | norm: 0.3000 | dt: 100.00ms"
+                " | tok/sec: 163840.00"
+            )
+            if step % 200 == 0:
+                lines.append(f"validation loss: {turned(step):.4f}")
+        (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+        text = found(tmp_path)["overfitting"].actions[1]
+        assert text.settings == {}
+        assert text.text.endswith("The model of build-nanogpt has no dropout.")
+
     def test_an_undertrained_run_on_little_text_needs_text(self, tmp_path: Path) -> None:
         settings = CHARACTERS | {"max_iters": 240, "lr_decay_iters": 240, "eval_interval": 60}
         action = found(write_run(tmp_path, settings, SHAKESPEARE, characters, vocab_size=65))["undertrained"]

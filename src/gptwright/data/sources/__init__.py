@@ -13,7 +13,7 @@ from gptwright.data.sources.pystdlib import pystdlib_corpus
 from gptwright.data.sources.records import RecordOptions, parse_condition
 from gptwright.data.sources.shakespeare import shakespeare_corpus
 from gptwright.data.sources.text import TEXT_SUFFIXES, text_corpus
-from gptwright.errors import DataError
+from gptwright.errors import DataError, typed
 
 NAMED_CORPORA = {
     "shakespeare": "Tiny Shakespeare, 1.1 MB, by download or --from FILE",
@@ -45,7 +45,7 @@ def open_corpus(
         raise DataError(
             f"--from {from_file} does not go with the source '{source}'",
             why="only shakespeare is a known text that can come from a file",
-            fix=f"gptwright prepare {from_file} --out DIR",
+            fix=f"gptwright prepare {typed(from_file)} --out DIR",
         )
     corpus = _open(source, from_file, skip_bad, options or RecordOptions(), say or (lambda _: None))
     if options not in (None, RecordOptions()) and corpus.reader.kind == "text":

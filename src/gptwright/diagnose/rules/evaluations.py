@@ -87,6 +87,9 @@ def _stop_at(reading: Reading, step: int) -> Action:
 
 
 def _against_memorizing(reading: Reading) -> Action:
+    if reading.log is not None and not reading.log.format.has_dropout:
+        name = reading.log.format.name
+        return Action(f"More text helps most; then a smaller model. The model of {name} has no dropout.")
     dropout = reading.settings.number("dropout")
     if dropout is not None and dropout >= USUAL_DROPOUT:
         return Action(f"More text helps most; then a smaller model. Dropout is {dropout:g} already.")
@@ -104,14 +107,15 @@ def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
     """Per-step losses are taken in training mode, with dropout on; the losses of an evaluation are taken in
     eval mode for both splits. Dropout can therefore lift the per-step line above the evaluated training loss,
     and it can never explain a gap between the two evaluated ones. It fires where dropout is set and the lines
-    lie above by three standard errors; where dropout is 0 or unknown it stays silent. Source: nanoGPT's
-    estimate_loss, which calls model.eval() for both splits; public logs of a 40M run (+0.0925 at dropout 0.1)
-    and of a 124M run on the same data (−0.006 at dropout 0).
+    lie above by three standard errors; where dropout is 0 or unknown, or the trainer's model has none, it is
+    silent. Source: nanoGPT's estimate_loss, which calls model.eval() for both splits; public logs of a 40M
+    run (+0.0925 at dropout 0.1) and of a 124M run on the same data (−0.006 at dropout 0).
     """
     dropout, evaluated, lines = reading.settings.get("dropout"), eval_train_loss(reading), train_loss(reading)
     if (
         dropout is None
         or not dropout.number
+        or (reading.log is not None and not reading.log.format.has_dropout)
         or len(evaluated) < 4
         or len(lines) < 10
         or loss_scale(reading) > 1

@@ -14,6 +14,7 @@ from gptwright.diagnose.timing import clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
+from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import DeviceSpec
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import LogEvidence
@@ -193,8 +194,8 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
     if parameters.number < SMALL_MODEL or any(True for _ in device_mismatch(reading)):
         return
     shape = reading.settings.shape() or usual_shape(parameters.number, reading.settings)
-    low, likely, _ = reachable_mfu(
-        shape,
+    work = Work(
+        shape=shape,
         peak_flops=peak.number,
         bandwidth=spec.bandwidth,
         dtype=reading.machine.dtype if spec.native(reading.machine.dtype) else spec.training_dtype,
@@ -205,6 +206,7 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
         power_watts=spec.power_watts,
         device_count=reading.machine.count,
     )
+    low, likely, _ = reachable_mfu(work)
     if mfu.number >= min(max(low, LEAST_PUBLISHED), LOW_MFU):
         return
     causes, actions = _slow_causes(reading, spec, shape.vocab_size)

@@ -1,0 +1,130 @@
+"""One training step as the memory model sees it: the model, its micro-batch, and how it is trained.
+
+Shapes: B micro-batch, T block_size, C n_embd, H n_head, V vocab_size.
+"""
+
+from dataclasses import dataclass, field
+
+from gptwright.arithmetic.parameters import ParameterCount
+from gptwright.arithmetic.shape import ModelShape
+
+FLOAT = 4  # bytes of a float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A model, and everything about how one process trains it that decides memory.
+
+    Attributes:
+        shape: the model.
+        micro_batch: sequences in one forward pass.
+        dtype: `float32`, or `bfloat16` or `float16` for autocast over float32 weights.
+        compiled: whether `torch.compile` runs it, loss included.
+        accumulation: micro-batches in one optimizer step.
+        device_kind: `cuda`, `cpu` or `mps`; for the last two it is the whole process in main memory.
+        fused_optimizer: AdamW in one kernel.
+        data_parallel: whether `DistributedDataParallel` holds buckets for the gradients.
+        divided_over: processes that weights, gradients and moments are divided over, as FSDP does.
+        flash: whether attention may run in a kernel that never stores T × T scores; nanoGPT's before torch 2
+            could not.
+        keeps_logits: whether the loop still holds the logits when it calls backward, as nanoGPT's does; ours
+            does not.
+        optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
+        counted: the model's parameters by part.
+    """
+
+    shape: ModelShape
+    micro_batch: int
+    dtype: str
+    compiled: bool
+    accumulation: int
+    device_kind: str = "cuda"
+    fused_optimizer: bool = True
+    data_parallel: bool = False
+    divided_over: int = 1
+    flash: bool = True
+    keeps_logits: bool = False
+    optimizer: str = "adamw"
+    counted: ParameterCount = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Counted once, since the memory model asks for it some twenty times.
+        object.__setattr__(self, "counted", self.shape.count_parameters())
+
+    @property
+    def muon_parameters(self) -> int:
+        """Parameters that Muon updates: those in the blocks' matrices."""
+        return 12 * self.shape.n_layer * self.shape.n_embd**2 if self.optimizer == "muon" else 0
+
+    @property
+    def tokens(self) -> int:
+        """B·T."""
+        return self.micro_batch * self.shape.block_size
+
+    @property
+    def channels(self) -> int:
+        """B·T·C: elements of one copy of the residual stream."""
+        return self.tokens * self.shape.n_embd
+
+    @property
+    def scores(self) -> int:
+        """B·H·T²: elements of one layer's attention scores."""
+        return self.tokens * self.shape.n_head * self.shape.block_size
+
+    @property
+    def logits(self) -> int:
+        """B·T·V."""
+        return self.tokens * self.shape.vocab_size
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the loss is made of some tokens at a time (`gptwright.model.loss`)."""
+        return self.shape.loss_chunk > 0
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether each block's activations are dropped and computed again in the backward pass."""
+        return self.shape.gradient_checkpointing
+
+    @property
+    def autocast(self) -> bool:
+        """Whether matrices are multiplied in 16 bits."""
+        return self.dtype != "float32"
+
+    @property
+    def float32_attention(self) -> bool:
+        """Whether a fused kernel is given float32 under autocast; written out, attention always is in it."""
+        return self.autocast and self.shape.float32_attention and self.fused_attention
+
+    @property
+    def matmul_bytes(self) -> int:
+        """Bytes of one element in a matrix multiplication."""
+        return 2 if self.autocast else FLOAT
+
+    @property
+    def adds_gradients_at_once(self) -> bool:
+        """Whether a parameter's gradient is added to an earlier one as soon as it is made.
+
+        Without an earlier one it is kept itself; a compiled graph hands out all of them at its end.
+        """
+        return self.accumulation > 1 and not self.compiled
+
+    @property
+    def fused_attention(self) -> bool:
+        """Whether attention runs in a kernel that does not store the scores.
+
+        A CPU has none with dropout, and none trains on Apple's GPUs.
+        """
+        if self.device_kind == "cpu":
+            return self.flash and not self.shape.dropout
+        return self.flash and self.device_kind == "cuda"
+
+    def mask_bytes(self, element_bytes: int) -> int:
+        """Bytes that dropout keeps of an element: 0 without dropout.
+
+        A GPU and a compiled graph keep a byte that says whether it stayed; a CPU without compilation keeps
+        the factor it was multiplied with, in the element's own dtype.
+        """
+        if not self.shape.dropout:
+            return 0
+        return element_bytes if self.device_kind == "cpu" and not self.compiled else 1
