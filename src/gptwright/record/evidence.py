@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # A hazard: nothing says the steps of a log's lines, and their order stands in.
 NUMBERED = "lines without a step, numbered in order"
+# A hazard: a log counts epochs and no steps; its steps are epochs.
+IN_EPOCHS = "lines that count epochs and no steps"
+# A hazard: losses whose perplexity is 2 to their power; they are turned into nats.
+IN_BITS = "losses printed in bits, times 0.693"
 # A hazard: how many runs a log holds, where one starts again from the first step.
 SEVERAL_RUNS = "runs in one file"
 
@@ -32,6 +36,7 @@ class TrainLoss(StrEnum):
     STEP = "the mean over the step's batch"
     INTERVAL = "the mean over the steps since the line before"
     SMOOTHED = "a running average"
+    NOT_SAID = "of a batch or a mean: nothing says it"
     ABSENT = "not logged"
 
 
