@@ -190,3 +190,22 @@ def test_a_trainers_own_lines_are_read_by_its_own_reader_also_beside_others() ->
     both = read(evaluations + own)
     assert both.format.name == "plain prints"
     assert (len(both.train), len(both.evals)) == (99, 9)
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("2026-05-27 {h:02d}:{m:02d}:{s:02d},620 - INFO - Epoch 1, Step {n}, Loss: {l}", 3.0),
+        ("  step {n} (0.06M tok)  loss {l}  ({t}s)", 3.0),
+        ("[{n} | {t}.00] loss={l} avg=3.30", 3.0),
+        ("step {n}: loss {l}, elapsed {t}.0s", 3.0),
+        ("step {n}: loss {l}, time 4.0s", math.nan),  # of a step or of all: nothing says it
+    ],
+)
+def test_the_time_of_a_step_from_a_clock(line: str, seconds: float) -> None:
+    text = ""
+    for n in range(100, 600, 100):
+        t = 86_000 + 3 * n  # past midnight
+        day = t % 86_400
+        text += line.format(n=n, l=9 - n / 100, t=t, h=day // 3600, m=day // 60 % 60, s=day % 60) + "\n"
+    np.testing.assert_allclose(read(text).train.seconds[1:], seconds)

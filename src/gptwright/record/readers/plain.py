@@ -24,6 +24,7 @@ from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said
 from gptwright.record.readers.printed_fields import (
     Printed,
+    clock,
     gradient_norm,
     learning_rate,
     printed,
@@ -37,11 +38,15 @@ from gptwright.record.readers.steps import step_before
 from gptwright.record.readers.tables import Rows
 
 WHERE = ("step", "of", "of_bar", "epoch", "epochs")
-TRAIN = Columns("train", *WHERE, "loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm")
+TRAIN = Columns(
+    "train", *WHERE, "loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds"
+)
 EVAL = Columns("eval", *WHERE, "val_loss")
 # A counter that stands alone, and how many lines it may be the heading of.
 ALONE = re.compile(r"[\W_]{0,20}(?:epoch|ep|step|global|iter|iteration|batch|update)", re.IGNORECASE)
 LONGEST_HEADING, LONGEST_BLOCK = 60, 12
+# Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
+FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
 NEVER = re.compile(r"(?!)")
 
 COUNT = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,15}(?:\.\d{1,9})?)"
@@ -112,14 +117,20 @@ class Prints:
         row = self._table.take(text)
         if row is not None:
             said, rate = row
-            self._rows(said, line, (math.nan, math.nan, rate, math.nan))
+            self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan))
             return True
         found = printed(text)
         if not (found.has_loss or found.has_val_loss):
             return self._begins(found, text, line) or self._setting(text, line)
         if self._placed(found, line):
             self._build.hazards[IN_BITS] += found.in_bits
-            more = step_seconds(text), tokens_per_second(text), learning_rate(text), gradient_norm(text)
+            more = (
+                step_seconds(text),
+                tokens_per_second(text),
+                learning_rate(text),
+                gradient_norm(text),
+                clock(text),
+            )
             self._rows(found, line, more)
             return True
         return self._setting(text, line)
@@ -225,10 +236,26 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
             rows["planned_steps"] = rows["epochs"] * rows["of"]
         else:
             rows["planned_steps"] = np.where(rows["of"] > rows["step"], rows["of"], np.nan)
+    _time(train)
     # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
     train.take(np.isfinite(train["step"]))
     evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_before(train, evals.line))
     _note_passes(build, train, of_epoch=begins_anew)
+
+
+def _time(train: Rows) -> None:
+    """Takes the time of a step from a clock where no line prints it: a clock that only goes forward."""
+    if np.isfinite(train["seconds"]).any() or len(train) < FEWEST_TIMES:
+        return
+    clocks, steps = train["clock"], np.diff(train["step"])
+    passed = np.diff(clocks)
+    passed = np.where(passed < -HALF_A_DAY, passed + 2 * HALF_A_DAY, passed)
+    known = np.isfinite(passed) & (steps > 0)
+    if known.sum() < FEWEST_TIMES - 1 or (passed[known] <= 0).any():
+        return
+    seconds = np.full(len(train), np.nan)
+    seconds[1:][known] = passed[known] / steps[known]
+    train["seconds"] = seconds
 
 
 def _begins_anew(step: Floats, epoch: Floats, of_bar: Booleans) -> bool:
@@ -293,6 +320,7 @@ PLAIN = Reader(
         has_dropout=True,
         evaluates_train=False,
         time_includes_evaluation=True,
+        any_model=True,
     ),
     begins=NEVER,
     special=_prints,

@@ -62,8 +62,16 @@ STEP_TIME = re.compile(
 TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")
 STEPS_A_SECOND = re.compile(rf"(?<![\w.])({POSITIVE}) ?(?:it|steps|step|iter|batches)/s(?:ec)?(?![a-z])")
 MILLISECONDS = re.compile(rf"(?<![a-z_])time{BETWEEN}({POSITIVE}) ?ms(?![\w/])", re.IGNORECASE)
+STAMP = re.compile(r"(?<!\d)(\d{1,2}):(\d\d):(\d\d(?:[.,]\d{1,6})?)(?!\d|:\d)")
+ELAPSED = re.compile(
+    rf"(?<![a-z])elapsed(?:[ _]?time)?{BETWEEN}({POSITIVE})(?: ?s(?:ec(?:onds)?)?)?(?![\w:/.])"
+    rf"|\(({POSITIVE}) ?s\)\s*$|^\W{{0,4}}\[\d{{1,12}} \| (\d{{1,12}}\.\d\d)\]",
+    re.IGNORECASE,
+)
 # Rounding of either; a mean of perplexities is further off.
 POWER_WITHIN, LARGEST_POWER = 0.02, 30.0
+# A time of day stands at the front, behind a date at most.
+LONGEST_STAMP = 30
 SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
 
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
@@ -243,6 +251,17 @@ def step_seconds(text: str) -> float:
         return 1 / float(rate[1]) if float(rate[1]) > 0 else math.nan
     plain = MILLISECONDS.search(text)
     return float(plain[1]) * 1e-3 if plain is not None else math.nan
+
+
+def clock(text: str) -> float:
+    """What a clock shows, in seconds: since the start, else the time of day; NaN where there is none."""
+    elapsed = ELAPSED.search(text)
+    if elapsed is not None:
+        return float(elapsed[1] or elapsed[2] or elapsed[3])
+    stamp = STAMP.search(text[:LONGEST_STAMP])
+    if stamp is None:
+        return math.nan
+    return 3600 * float(stamp[1]) + 60 * float(stamp[2]) + float(stamp[3].replace(",", "."))
 
 
 def _number(pattern: re.Pattern[str], text: str) -> float:
