@@ -14,7 +14,7 @@ from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
 from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.evidence import NUMBERED, EvalLines, LogEvidence, RunEvidence, TrainLines
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, EvalLines, LogEvidence, RunEvidence, TrainLines
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Progress:
         tokens_seen: last_step × tokens_per_step.
         planned_tokens: planned_steps × tokens_per_step.
         tokens_per_parameter: tokens_seen over the parameters.
-        epochs: tokens_seen over the training tokens.
+        epochs: tokens_seen over the training tokens, or as the log counts them.
         planned_epochs: planned_tokens over the training tokens.
     """
 
@@ -94,11 +94,13 @@ class Reading:
 
     @property
     def steps_are_known(self) -> bool:
-        """Whether the log says its steps; else their order stands in, and no number of it is a step."""
-        return self.log is None or not self.log.hazards.get(NUMBERED)
+        """Whether the log says its steps; else their order or epochs stand in, and no number is a step."""
+        return self.log is None or _says_steps(self.log)
 
     def at(self, step: int) -> str:
         """Where in the run a row is, in words."""
+        if self.log is not None and self.log.hazards.get(IN_EPOCHS):
+            return f"epoch {step:,}"
         return f"step {step:,}" if self.steps_are_known else f"training line {step:,} of the log"
 
     @property
@@ -156,7 +158,7 @@ def _mfu(machine: Machine, speed: Speed) -> Fact | None:
 
 
 def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence | None) -> Progress:
-    first, last = _end_steps(log) if log and not log.hazards.get(NUMBERED) else (None, None)
+    first, last = _end_steps(log) if log and _says_steps(log) else (None, None)
     planned = settings.logged.get("planned_steps") or settings.get("max_iters")
     seen = _product("tokens_seen", last, speed.tokens_per_step)
     planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)
@@ -168,9 +170,13 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
         tokens_seen=seen,
         planned_tokens=planned_tokens,
         tokens_per_parameter=_quotient("tokens_per_parameter", seen, sizes.parameters),
-        epochs=_quotient("epochs", seen, unique),
+        epochs=_quotient("epochs", seen, unique) or settings.logged.get("epochs"),
         planned_epochs=_quotient("planned_epochs", planned_tokens, unique),
     )
+
+
+def _says_steps(log: LogEvidence) -> bool:
+    return not (log.hazards.get(NUMBERED) or log.hazards.get(IN_EPOCHS))
 
 
 def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:

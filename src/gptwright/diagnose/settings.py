@@ -10,8 +10,22 @@ from dataclasses import dataclass, fields
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import Ingredients
+from gptwright.config.pretrained import GPT2_MODELS
 from gptwright.facts import Fact, assumed
 from gptwright.record.evidence import RunEvidence
+
+
+def _of_weights(logged: Mapping[str, Fact], given: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The shape that OpenAI's weights have, where a run starts from them and names no width of its own."""
+    start = logged.get("init_from") or given.get("init_from")
+    shape = GPT2_MODELS.get(str(start.value)) if start is not None else None
+    if shape is None or "n_embd" in given or "n_embd" in logged:
+        return {}
+    return {
+        name: assumed(name, value, f"the shape of the weights of {start.value}" if start is not None else "")
+        for name, value in shape.items()
+        if name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias")
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,7 @@ class Settings:
         if log and (evidence.config or log.settings.keys() & {"batch_size", "n_layer", "max_iters"}):
             reason = f"{log.format.name}'s default, which the config does not change"
             defaults = {name: assumed(name, value, reason) for name, value in log.format.defaults.items()}
+        defaults |= _of_weights(logged, given)
         return cls(logged, given, evidence.stated, defaults)
 
     def get(self, name: str) -> Fact | None:

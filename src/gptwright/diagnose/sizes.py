@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
+from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.inversion import shape_from_counts
 from gptwright.diagnose.settings import Settings
 from gptwright.facts import Fact, Origin, derived
@@ -44,6 +44,8 @@ def sizes_of(settings: Settings, log: LogEvidence | None) -> Sizes:
     printed = _printed(settings)
     if gpt2_shaped and shape is None:
         shape = _from_counts(settings)
+    if shape is None and printed is not None and (gpt2_shaped or (log is not None and log.format.any_model)):
+        shape = _of_gpt2(printed)
     if shape is not None and printed is not None:
         shape = next((s for s in _taken_for_granted(shape, settings) if _agree(s, printed, settings)), shape)
     if shape is not None and (printed is None or _agree(shape, printed, settings)):
@@ -51,6 +53,8 @@ def sizes_of(settings: Settings, log: LogEvidence | None) -> Sizes:
         flops: Fact | None = _flops(shape)
     else:
         parameters, flops = printed, settings.logged.get("flops_per_token")
+        if flops is None and printed is not None and log is not None and log.format.any_model:
+            flops = _six_a_parameter(printed)
         if gpt2_shaped and printed is not None and printed is not settings.logged.get("parameters"):
             parameters = _without_positions(printed, settings)
     return Sizes(shape, parameters, printed, flops)
@@ -105,6 +109,33 @@ def _from_counts(settings: Settings) -> ModelShape | None:
         for rows in dict.fromkeys((vocabulary, _padded(vocabulary)))
     )
     return next((shape for shape in shapes if shape is not None), None)
+
+
+def _of_gpt2(printed: Fact) -> ModelShape | None:
+    """The one of GPT-2's four sizes that has exactly as many parameters, position table included."""
+    for model in GPT2_MODELS.values():
+        for vocabulary in (GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY):
+            for bias in (True, False):
+                shape = ModelShape(
+                    n_layer=model["n_layer"],
+                    n_head=model["n_head"],
+                    n_embd=model["n_embd"],
+                    block_size=model["block_size"],
+                    vocab_size=vocabulary,
+                    bias=bias,
+                    tie_weights=True,
+                    dropout=0.0,
+                )
+                if shape.count_parameters().total == printed.number:
+                    return shape
+    return None
+
+
+def _six_a_parameter(printed: Fact) -> Fact:
+    formula = (
+        f"6 × {printed.text} parameters; attention is not counted, for neither width nor context is known"
+    )
+    return derived("flops_per_token", 6 * printed.number, formula, unit="FLOP/token")
 
 
 def usual_shape(parameters: float, settings: Settings) -> ModelShape:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # A hazard: nothing says the steps of a log's lines, and their order stands in.
 NUMBERED = "lines without a step, numbered in order"
+# A hazard: a log counts epochs and no steps; its steps are epochs.
+IN_EPOCHS = "lines that count epochs and no steps"
+# A hazard: losses whose perplexity is 2 to their power; they are turned into nats.
+IN_BITS = "losses printed in bits, times 0.693"
 # A hazard: how many runs a log holds, where one starts again from the first step.
 SEVERAL_RUNS = "runs in one file"
 
@@ -32,6 +36,7 @@ class TrainLoss(StrEnum):
     STEP = "the mean over the step's batch"
     INTERVAL = "the mean over the steps since the line before"
     SMOOTHED = "a running average"
+    NOT_SAID = "of a batch or a mean: nothing says it"
     ABSENT = "not logged"
 
 
@@ -47,6 +52,8 @@ class LogFormat:
         time_includes_evaluation: whether the time of a line after an evaluation includes it.
         gpt2_shaped: whether its model is GPT-2's (learned positions, tied head), so that the shape in a
             config gives the parameters exactly.
+        any_model: whether nothing is known of its model but what is printed, so that a token is taken to
+        cost six     FLOPs a parameter.
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
@@ -62,6 +69,7 @@ class LogFormat:
     evaluates_train: bool
     time_includes_evaluation: bool
     gpt2_shaped: bool = False
+    any_model: bool = False
     measures_peak: bool = False
     mfu_of_line: bool = False
     prints_rate_multiple: bool = False

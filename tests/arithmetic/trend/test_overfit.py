@@ -111,6 +111,35 @@ def test_few_evaluations_behind_a_steep_start_that_keep_rising() -> None:
     for place in (8, 9):  # one value that falls, and it is no climb
         other = val.copy()
         other[place] = other[place - 1] - 0.001
-        point = overfit_point(steps, train, other)
+        point = overfit_point(steps, None, other)
         assert point is not None
         assert not point.exceeds
+
+
+def test_a_gap_that_opens_far_beyond_the_scatter_tells_a_small_rise_from_noise() -> None:
+    # A short story passed over ten times: validation flattens and scatters, training goes to nothing.
+    steps = np.arange(0, 85, 5)
+    train = np.array([9.9, 8.1, 6.7, 6.1, 5.6, 5.2, 4.9, 4.4, 4.0, 3.4, 3.0, 2.5, 2.1, 1.6, 1.3, 1.0, 0.7])
+    val = np.array(
+        [9.9, 8.3, 7.1, 6.6, 6.52, 6.41, 6.28, 6.3, 6.15, 6.2, 6.14, 6.17, 6.13, 6.19, 6.22, 6.26, 6.31]
+    )
+    point = overfit_point(steps, train, val)
+    assert point is not None
+    assert point.rise < point.bound
+    assert (point.best_step, point.exceeds, point.train_falls) == (60, True, True)
+    # Where training stays with it, the same rise may be noise.
+    together = overfit_point(steps, val - 0.05, val)
+    assert together is not None
+    assert not together.exceeds
+
+
+def test_validation_that_scatters_beside_a_falling_training_loss_has_not_turned() -> None:
+    rng = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(1000):
+        curve = evaluation_curve(rng, int(log_uniform(rng, 8, 60)), log_uniform(rng, 0.002, 0.1))
+        train = curve.truth - 0.1 + curve.sd * rng.normal(size=len(curve.truth))
+        point = overfit_point(curve.steps, train, curve.draw(rng))
+        assert point is not None
+        alarms += point.exceeds
+    assert alarms <= 3

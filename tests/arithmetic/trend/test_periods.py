@@ -79,3 +79,13 @@ def test_a_steep_start_hides_no_period() -> None:
     period = periodicity(steps, trend + noise + swing)
     assert period is not None
     assert period.steps == pytest.approx(800, rel=0.05)
+
+
+def test_many_evaluations_at_the_end_are_not_the_whole_run() -> None:
+    """A smooth fall, evaluated every 100 steps and in the last twentieth every two: a trend that is fitted to
+    the crowd at the end bends everywhere else.
+    """
+    steps = np.concatenate([np.arange(100, 3001, 100), np.arange(3002, 3201, 2)])
+    decay = 0.12 * np.maximum(steps - 1000, 0) / 2200
+    losses = 3.2 + 60 / (steps + 40.0) - decay - 0.02 * (steps / 3200) ** 8
+    assert periodicity(steps, losses + np.random.default_rng(6).normal(0, 2e-4, len(steps))) is None

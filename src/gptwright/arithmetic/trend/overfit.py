@@ -33,6 +33,16 @@ POINTS_PER_DEGREE = 2
 # times the scatter of the later two thirds, happen by chance once in 2,000 flat runs of 8 or more evaluations
 # (simulated), and the training loss has to slide in the same way.
 STEPS_IN_A_ROW, FEWEST_TO_CLIMB, CLIMB = 4, 8, 12.0
+# Where training loss fell on by far more than the noise while validation did not follow it down, the run is
+# memorizing, and a smaller rise is one: of a healthy run validation would have fallen with it. The gap must
+# have grown by this much and by so many scatters of both, and validation have risen by so many of its own.
+LEAST_GROWTH, GROWTH, RISE_OF_MEMORY = 0.15, 6.0, 3.0
+# From four evaluations on: validation rose at each of the last two, by this much in all, while training fell
+# by four times it. Of a healthy run validation would have fallen by about as much, so noise has to make up
+# for both.
+FEW_IN_A_ROW, RISE_OF_FEW, FALL_OF_FEW = 2, 0.05, 0.2
+# Points behind the steep start that tell what they scatter by.
+LEAST_LATE = 6
 # Evaluations on fixed windows scatter little; a rise smaller than a run's own seed noise is none. Seeds give
 # 0.0014 nats at 124M, more for small models (evaluation.py).
 LEAST_NOISE = 0.0014
@@ -96,7 +106,10 @@ def overfit_point(
         last=float(means[-1]),
         rise=rise,
         bound=bound,
-        exceeds=(rise > bound or climbs) and len(y) - 1 - best >= LEAST_AGE,
+        exceeds=(
+            (rise > bound or climbs or _memorizes(y, other, at, together)) and len(y) - 1 - best >= LEAST_AGE
+        )
+        or _turns_among_few(y, other, best),
         train_change=change,
         train_falls=falls,
         evaluations_since=len(y) - 1 - best,
@@ -126,6 +139,43 @@ def _keeps_rising(y: Floats, at: Floats, best: int) -> bool:
     return bool(y[-1] - y[best] > CLIMB * max(scatter, LEAST_NOISE))
 
 
+def _memorizes(y: Floats, train: Floats, at: Floats, together: int) -> bool:
+    """Whether the gap to training loss opened far beyond the scatter, and validation rose with it."""
+    if len(y) < FEWEST_TO_CLIMB or not np.isfinite(train).all():
+        return False
+    kernel = np.ones(together) / together
+    val_means, train_means = (np.convolve(series, kernel, mode="valid") for series in (y, train))
+    lowest = int(np.argmin(val_means))
+    rise, fall = val_means[-1] - val_means[lowest], train_means[lowest] - train_means[-1]
+    late = slice(min(max(len(y) // 3, lowest), len(y) - LEAST_LATE), None)
+    scatter, beside = (
+        max(
+            MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(series[late], at[late], 1)))),
+            LEAST_NOISE,
+        )
+        for series in (y, train)
+    )
+    return bool(
+        rise > RISE_OF_MEMORY * scatter * math.sqrt(2 / together)
+        and rise + fall > max(LEAST_GROWTH, GROWTH * (scatter + beside))
+        and fall > 0
+    )
+
+
+def _turns_among_few(y: Floats, train: Floats, best: int) -> bool:
+    """Whether a handful of evaluations, as of epochs, rises to its end while training loss falls on"
+    " by far more."""
+    if len(y) - 1 - best < FEW_IN_A_ROW or not np.isfinite(train).all() or best < 1:
+        return False
+    rise, fall = float(y[-1] - y[best]), float(train[best] - train[-1])
+    return bool(
+        (np.diff(y[best:]) > 0).all()
+        and (np.diff(train[best:]) < 0).all()
+        and rise > RISE_OF_FEW
+        and fall > max(FALL_OF_FEW, rise / 2)
+    )
+
+
 def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, bool | None]:
     """How far training loss moved since the best evaluation, and whether that is a fall."""
     good = np.flatnonzero(np.isfinite(train))
@@ -135,6 +185,8 @@ def _train_change(train: Floats, at: Floats, best: int) -> tuple[float | None, b
     change = float(train[after[-1]] - train[after[0]])
     noise = noise_of(train, at)
     scatter = noise.sd if noise is not None else 0.0
+    if len(train) < FEWEST_TO_CLIMB and change < -FALL_OF_FEW:
+        return change, bool((np.diff(train[after]) < 0).all())
     return change, change < -2 * math.sqrt(2) * scatter or _keeps_rising(
         -train[good], at[good], int(np.searchsorted(good, best))
     )

@@ -35,6 +35,8 @@ TREND_TERMS = 5
 # What the second look leaves out: the loss falls there by more than in all the rest.
 STEEP_SHARE, LEAST_START = 10, 4
 LOOKS = 2
+# Points that lie this much closer than most are too many for their stretch.
+CROWDED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,31 @@ class Period:
 
 def periodicity(steps: Numbers, values: Numbers) -> Period | None:
     """The strongest swing if it is beyond chance; None otherwise, or for fewer than 16 points."""
-    y, at = finite_pairs(values, steps)
+    y, at = _evenly(*finite_pairs(values, steps))
     y, at = y[-MOST_POINTS:], at[-MOST_POINTS:]
     start = max(LEAST_START, len(y) // STEEP_SHARE)
     return _strongest(y, at) or _strongest(y[start:], at[start:])
+
+
+def _evenly(y: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """The points about as far apart as over most of the run: some trainers evaluate far more often at the
+    end.
+
+    A hundred points in the last twentieth of a run would be all that the trend is fitted to.
+    """
+    if len(at) < LEAST_POINTS:
+        return y, at
+    widths = np.diff(at)
+    order = np.argsort(widths)
+    half = int(np.searchsorted(np.cumsum(widths[order]), (at[-1] - at[0]) / 2))
+    usual = float(widths[order][half])
+    if usual <= CROWDED * float(widths.min()):
+        return y, at
+    kept = [0]
+    for place in range(1, len(at)):
+        if at[place] - at[kept[-1]] >= 0.9 * usual:
+            kept.append(place)
+    return y[kept], at[kept]
 
 
 def _strongest(y: Floats, at: Floats) -> Period | None:

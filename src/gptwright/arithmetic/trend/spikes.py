@@ -36,6 +36,10 @@ NOISE_FLOOR = 0.002
 SHARE_OF_SERIES, LEAST_WINDOW, MOST_WINDOW = 10, 10, 128
 # The noise is taken from four times that: its median then is off by a tenth.
 NOISE_WINDOWS = 4
+# Spikes are taken out before the noise and its correlation are measured: many in a short log are a third of
+# its points, and as neighbours of each other they look like a series that wanders. A point that lies eight
+# standard deviations off the median of nine around it is one; no more than three in a row are.
+AROUND, TAKEN_OUT = 9, 8.0
 # A falling power law falls, until the next point, by 0.3 of the last window's drop at three windows from the
 # start and by up to 0.5 far from it. Steeper starts flatten sooner, so at most 2 standard deviations are
 # promised: what is then left of the 5 that three points need is still 3 for each.
@@ -181,7 +185,7 @@ def _promise(y: Floats, at: Floats, correlation: float) -> tuple[Floats, Floats]
     everywhere = np.arange(len(y))
     few = min(MOST_NOISE_PLACES, len(y) - 2 * window)
     noise_places = np.linspace(2 * window, len(y) - 1, few).astype(np.int64)
-    sd = _noise_at(y, at, noise_places, window, correlation)
+    sd = _noise_at(_without_spikes(y), at, noise_places, window, correlation)
     places = np.arange(2 * window, len(y), max(1, len(y) // MOST_PLACES))
     last, before = (_medians(y, places - back * window, window) for back in (1, 2))
     nearest = np.maximum(np.searchsorted(noise_places, places, side="right") - 1, 0)
@@ -217,6 +221,15 @@ def _noise_at(
         behind = np.clip((places - window) // points - wide, 0, len(values) - wide)
         sd = np.maximum(sd, MEDIAN_TO_SD * factor * _medians(values, behind, wide))
     return sd
+
+
+def _without_spikes(y: Floats) -> Floats:
+    """The series with the medians around them in the place of points that lie far above."""
+    half = AROUND // 2
+    middle = np.pad(_medians(y, np.arange(len(y) - AROUND + 1), AROUND), half, mode="edge")
+    above = y - middle
+    limit = TAKEN_OUT * MEDIAN_TO_SD * float(np.median(np.abs(above[half:-half])))
+    return np.where(above > max(limit, NOISE_FLOOR), middle, y)
 
 
 def _medians(values: Floats, starts: npt.NDArray[np.int64], width: int) -> Floats:

@@ -29,6 +29,8 @@ NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
 FEWEST_FOR_A_PERIOD = 16
 # Random windows have seen 63 % of the text after as many tokens as it has: below that, hardly any twice.
 ONE_PASS = 0.9
+# A gap between two losses that are evaluated alike which no split explains, and how far both have to move.
+MEMORIZED_GAP, RISE_BESIDE_IT = 1.0, 0.1
 # What nanoGPT's recipe for a megabyte of text uses.
 USUAL_DROPOUT = 0.2
 # A gap that is smaller does not matter to anybody, however sure it is.
@@ -43,7 +45,10 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
     about step 1,750 of nanoGPT's recipe).
     """
     point = turning_point(reading)
-    if point is None or not point.train_falls:
+    if point is None:
+        yield from _memorized(reading)
+        return
+    if not point.train_falls:
         return
     val, train = val_curve(reading), training_loss(reading)
     if len(val) >= FEWEST_FOR_A_PERIOD and periodicity(val.step, val.value) is not None:
@@ -69,6 +74,43 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
         actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
+    )
+
+
+def _memorized(reading: Reading) -> Iterator[Verdict]:
+    """Two or three evaluations, far above training: what a fine-tune on a small text looks like."""
+    val, train = val_curve(reading), eval_train_loss(reading)
+    if not 2 <= len(val) < 4 or len(train) != len(val) or val.name != "val_loss" or loss_scale(reading) > 1:
+        return
+    gap, rise, fall = (
+        float(val.value[-1] - train.value[-1]),
+        float(val.value[-1] - val.value[0]),
+        float(train.value[0] - train.value[-1]),
+    )
+    if gap < MEMORIZED_GAP or rise < RISE_BESIDE_IT or fall < RISE_BESIDE_IT or val.step[0] < 1:
+        return
+    best = int(val.value.argmin())
+    last = len(val) - 1
+    yield finding(
+        "overfitting",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"Validation is {val.value[last]:.4f} and training {train.value[last]:.4f} at"
+        f" {reading.at(int(val.step[last]))},"
+        f" both evaluated alike: a gap of {gap:.1f} nats is memorized text. Validation rose by"
+        f" {rise:.2f} since"
+        f" {reading.at(int(val.step[0]))} while training fell by {fall:.2f}; its best is before the"
+        f" first of these"
+        f" {len(val)} evaluations or at {reading.at(int(val.step[best]))}.",
+        [val.fact(0), val.fact(last), train.fact(0), train.fact(last)],
+        causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
+        actions=[
+            Action(
+                "Evaluate from the start and far more often (eval_interval), and keep the checkpoint"
+                " of the best."
+            ),
+            _against_memorizing(reading),
+        ],
     )
 
 

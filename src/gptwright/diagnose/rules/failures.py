@@ -183,6 +183,8 @@ def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
     spec, total = reading.machine.spec, device_memory(reading)
     known = reading.sizes.shape is not None and spec is not None and reading.machine.dtype is not None
     if not known or micro is None or total is None:
+        if micro == 1:
+            return [Action(f"As things are, {_halved(micro)}")]
         return [
             Action("Halve batch_size and double gradient_accumulation_steps: the same run in less memory.")
         ]
@@ -207,6 +209,17 @@ def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
     return actions or [_beside_the_model(reading, micro, total, event)]
 
 
+def _halved(micro: int) -> str:
+    """What is left to do where the model of memory names no micro-batch."""
+    if micro > 1:
+        return "halve batch_size and double gradient_accumulation_steps."
+    return (
+        "batch_size is 1 already, so take a shorter block_size, a smaller model, or compute the"
+        " blocks again in the"
+        " backward pass (gradient checkpointing)."
+    )
+
+
 def _beside_the_model(reading: Reading, micro: int, total: Fact, event: Event) -> Action:
     """What to do where no smaller micro-batch is the answer: this one should fit, or none does."""
     compiled = reading.settings.flag("compile") is not False and reading.machine.spec is not None
@@ -215,12 +228,12 @@ def _beside_the_model(reading: Reading, micro: int, total: Fact, event: Event) -
         held = HELD.search(event.text)
         if held is not None and float(held[1]) * UNITS[held[2]] > MOST_OF_IT * total.number:
             return Action(
-                f"{held[1]} {held[2]} of {total.text} were this run's own, so no other process is to blame:"
-                " halve batch_size and double gradient_accumulation_steps."
+                f"{held[1]} {held[2]} of {total.text} were this run's own, so no other process is to"
+                f" blame: {_halved(micro)}"
             )
         return Action(
             f"Micro-batches of {micro} should fit {total.text}: look for another process on the device"
-            " (nvidia-smi), then halve batch_size and double gradient_accumulation_steps."
+            f" (nvidia-smi); then: {_halved(micro)}"
         )
     return Action(f"Not even one sequence fits {total.text}: take a smaller model or a shorter block_size.")
 

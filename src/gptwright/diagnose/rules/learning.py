@@ -10,6 +10,7 @@ from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.resumes import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
@@ -33,10 +34,11 @@ BELOW_UNIFORM = 0.35
 IN_NATS = {"perplexity": "its logarithm is the loss", "bits": "times 0.693 it is the loss"}
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
 MANY_SPIKES = 3
-# Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
-RATE_JUMP = 1.5
-# The effect of a raised rate shows within so many evaluations, or five times as many lines.
-AFTER_JUMP = 5
+# Of a short log, one line in so many.
+MANY_AMONG = 20
+# A loss with so many decimals never comes out the same twice while a model learns; so many lines are no
+# chance.
+DECIMALS_OF_NOISE, SAME_LINES = 3, 20
 
 
 def scaled_loss(reading: Reading) -> Iterator[Verdict]:
@@ -140,9 +142,14 @@ def _called_fresh(reading: Reading) -> bool:
 def stuck_loss(reading: Reading) -> Iterator[Verdict]:
     """A model that learns no context stays at the entropy of single tokens: 7.3 to 7.8 nats for GPT-2's
     vocabulary, two thirds of ln(vocabulary) or more for any. It fires when the warm-up is over and the later
-    half of the run gained less than 0.1 nats there; a run that merely began is not stuck. Sources: nanoGPT
-    issues 303 (7.81 from step 20 on) and 468.
+    half of the run gained less than 0.1 nats there; a run that merely began is not stuck. A loss that is the
+    same to its last decimal in twenty lines and more is told at any level: batches differ, so no update
+    reaches the weights and none is drawn anew. Sources: nanoGPT issues 303 (7.81 from step 20 on) and 468;
+    litgpt issue 689.
     """
+    if (same := _same_throughout(reading)) is not None:
+        yield same
+        return
     stretch = stuck_stretch(reading)
     if stretch is None:
         return
@@ -179,6 +186,50 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def _same_throughout(reading: Reading) -> Verdict | None:
+    """The finding of a loss that is exactly the same in all of its last lines."""
+    loss = train_loss(reading)
+    if len(loss) < SAME_LINES:
+        return None
+    last = float(loss.value[-1])
+    changed = np.flatnonzero(loss.value != last)
+    first = int(changed[-1]) + 1 if len(changed) else 0
+    decimals = len(f"{last!r}".partition(".")[2])
+    if len(loss) - first < SAME_LINES or decimals < DECIMALS_OF_NOISE:
+        return None
+    uniform = uniform_loss(reading)
+    return finding(
+        "stuck-loss",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        f"The loss is exactly {last!r} in every line from {reading.at(int(loss.step[first]))} to"
+        f" {reading.at(int(loss.step[-1]))}: batches differ, so a loss that never moves comes from"
+        f" weights that"
+        " no update reaches and from outputs that ignore the input.",
+        [loss.fact(first), loss.fact(len(loss) - 1), uniform, *reading.settings.facts("learning_rate")],
+        causes=[
+            Cause(
+                "the learning rate is 0, or the optimizer holds other parameters than the model's",
+                Confidence.POSSIBLE,
+            ),
+            Cause(
+                "the output layer is 0 or NaN was replaced, so every token gets the same chance",
+                Confidence.POSSIBLE,
+            ),
+            Cause(
+                "the gradient is cut off: a detached loss, frozen layers, an update that is never made",
+                Confidence.POSSIBLE,
+            ),
+        ],
+        actions=[
+            Action(
+                "Print the gradient norm and one weight before and after a step: both have to be"
+                " other than 0."
+            )
+        ],
+    )
+
+
 def divergence(reading: Reading) -> Iterator[Verdict]:
     """Training diverged when the loss rose from its best beyond all noise and stayed up to the end. Noise is
     measured from the run itself, and the threshold allows for looking at every line. A rise that came back is
@@ -187,7 +238,9 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     """
     loss = train_loss(reading)
     rise = training_rise(reading)
-    if rise is None or any(jump for jump in _rate_jumps(reading) if jump[1] <= rise.began + 1):
+    if rise is None or any(jump for jump in rate_jumps(reading) if jump[1] <= rise.began + 1):
+        return
+    if jump_of_a_resume(reading) is not None:
         return
     row = int(np.searchsorted(loss.step, rise.began))
     evidence = [loss.fact(max(0, row - 1)), loss.fact(len(loss) - 1)]
@@ -251,7 +304,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     loss = train_loss(reading)
     if len(loss) < 40:
         return
-    jumps = [step for _, step, _ in _rate_jumps(reading)]
+    jumps = [step for _, step, _ in rate_jumps(reading)]
     spikes = [
         spike
         for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
@@ -262,7 +315,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     worst = max(spikes, key=lambda spike: spike.height)
     row = int(np.searchsorted(loss.step, worst.peak))
     count = f"{len(spikes)} spikes; the highest" if len(spikes) > 1 else "One spike: it"
-    many = len(spikes) > MANY_SPIKES
+    many = len(spikes) > MANY_SPIKES or len(spikes) >= max(MANY_SPIKES, len(loss) / MANY_AMONG)
     yield finding(
         "loss-spike",
         Severity.WARNING if many else Severity.INFO,
@@ -280,95 +333,6 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
             else Action("Nothing, as long as they stay rare.")
         ],
     )
-
-
-def _rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
-    """Where the printed learning rate rose sharply after it had fallen: (row before, step, row after)."""
-    train = reading.train
-    if train is None:
-        return []
-    known = np.flatnonzero(np.isfinite(train.learning_rate))
-    rates = train.learning_rate[known]
-    jumps = []
-    begin, highest, falling = 0, 0.0, False
-    # Only a rise by the factor can be a jump, and a schedule has few of them.
-    for i in np.flatnonzero(rates[1:] > RATE_JUMP * rates[:-1]) + 1:
-        peaks = np.maximum.accumulate(np.append(highest, rates[begin:i]))
-        falling = falling or bool((rates[begin:i] < 0.98 * peaks[1:]).any())
-        begin, highest = int(i), float(peaks[-1])
-        # 2 % of the highest rate: below it, a rise of any factor does nothing.
-        if falling and rates[i] > RATE_JUMP * rates[i - 1] + 0.02 * highest:
-            jumps.append((int(known[i - 1]), int(train.step[known[i]]), int(known[i])))
-            highest, falling = 0.0, False
-    return jumps
-
-
-def lr_jump(reading: Reading) -> Iterator[Verdict]:
-    """A schedule that is made longer and resumed sends the learning rate back up: the loss rises at once and
-    needs thousands of steps to come back, which is no divergence. It is read from the printed rates, after
-    they have begun to fall, so a warm-up is none. Source: a public nanochat run that was resumed with a
-    longer schedule; transformers issue 33336.
-    """
-    train = reading.train
-    for before, step, after in _rate_jumps(reading):
-        assert train is not None
-        low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
-        resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
-        effect, evidence = _effect_of_jump(reading, int(train.line[after]))
-        from_step, to_step = int(train.step[before]), step
-        rise = f"from {low:.2g} at step {from_step:,} to {high:.2g} at step {to_step:,}"
-        if from_step == to_step:
-            rise = f"from {low:.2g} to {high:.2g} at step {to_step:,}"
-        yield finding(
-            "lr-jump",
-            Severity.WARNING,
-            Confidence.CERTAIN,
-            f"The learning rate rose {rise}{', where the run was resumed' if resumed else ''}.{effect}",
-            [
-                logged("learning_rate", low, int(train.line[before])),
-                logged("learning_rate", high, int(train.line[after])),
-                *evidence,
-            ],
-            causes=(
-                [Cause("the run was resumed with a longer lr_decay_iters", Confidence.LIKELY)]
-                if resumed
-                else []
-            ),
-            actions=[
-                Action(
-                    "To be able to extend a run, use a schedule that stays constant and decays at the end.",
-                    {"lr_schedule": "wsd"},
-                )
-            ],
-        )
-
-
-def _resume_between(reading: Reading, before: int, after: int) -> bool:
-    log = reading.log
-    assert log is not None
-    first, last = log.train.line[before], log.train.line[after]
-    return any(event.kind == "resume" and first < event.line < last for event in log.events)
-
-
-def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
-    """What the loss did around a line of the log: validation where there is some, else medians of lines."""
-    for curve, word, width in ((val_loss(reading), "Validation", 1), (train_loss(reading), "The loss", 5)):
-        before, after = curve.part(curve.line < line), curve.part(curve.line > line)
-        if len(before) < width or len(after) < width:
-            continue
-        level = float(np.median(before.value[-width:]))
-        rows = range(len(after) - width + 1)
-        medians = [float(np.median(after.value[row : row + width])) for row in rows]
-        top = int(np.argmax(medians[: AFTER_JUMP * width]))
-        evidence = [before.fact(len(before) - 1), after.fact(top)]
-        if medians[top] <= level:
-            return f" {word} did not rise with it.", evidence
-        back = next((row for row in rows if row > top and medians[row] <= level), None)
-        text = f" {word} went from {level:.2f} to {medians[top]:.2f} by step {after.step[top]:,}"
-        if back is None:
-            return f"{text} and has not come back.", evidence
-        return f"{text} and was back by step {after.step[back]:,}.", [*evidence, after.fact(back)]
-    return "", []
 
 
 def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
@@ -415,6 +379,5 @@ RULES = (
     Rule("stuck-loss", stuck_loss),
     Rule("divergence", divergence),
     Rule("loss-spike", loss_spike),
-    Rule("lr-jump", lr_jump),
     Rule("worse-than-uniform", worse_than_uniform),
 )

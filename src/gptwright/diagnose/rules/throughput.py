@@ -133,14 +133,17 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
         # Vectors of 16 bits are faster than the float32 that this peak is of.
         return
     causes = [Cause("the run was made on another device than the one stated", Confidence.LIKELY)]
+    own = _of_its_own_peak(reading)
+    if own is not None:
+        causes.insert(0, own)
     if not reading.machine.count_known:
         causes.append(Cause("several devices trained together", Confidence.POSSIBLE))
     if "tokens_per_step" not in reading.settings.logged:
         causes.append(Cause("a step holds fewer tokens than the config says", Confidence.POSSIBLE))
     yield finding(
         "impossible-throughput",
-        Severity.ERROR,
-        Confidence.CERTAIN,
+        Severity.ERROR if own is None else Severity.WARNING,
+        Confidence.CERTAIN if own is None else Confidence.LIKELY,
         f"{_achieved(reading)} are {units.percent(reading.mfu.number)} of the {reading.machine.peak.text}"
         " that the stated device can do.",
         [
@@ -153,6 +156,24 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
         ],
         causes=causes,
         actions=[Action("Check which device the run used (nvidia-smi) and pass it as --device.")],
+    )
+
+
+def _of_its_own_peak(reading: Reading) -> Cause | None:
+    """Whether the printed MFU may be relative to the stated device, where nothing else tells the FLOP/s."""
+    printed, basis, peak = reading.speed.printed_mfu, reading.speed.mfu_basis, reading.machine.peak
+    if printed is None or basis is None or peak is None or reading.sizes.flops_per_token is not None:
+        return None
+    if (
+        printed.number > IMPOSSIBLE
+        or "mfu_peak_flops" in reading.settings.logged
+        or basis.number <= peak.number
+    ):
+        return None
+    return Cause(
+        f"this version of the trainer divides by the device's own peak and not by {basis.text}: the printed"
+        f" {printed.text} is then the true one",
+        Confidence.LIKELY,
     )
 
 

@@ -69,6 +69,11 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "mfu_percent_or_zero": Field(column="mfu", scale=1e-2, known=_positive),
         "learning_rate": Field(column="learning_rate", pattern=LOSS),
         "grad_norm": Field(column="grad_norm", pattern=LOSS),
+        # of plain prints: what a counter runs to, whether it is a bar's, and the epoch
+        "of": Field(column="of"),
+        "of_bar": Field(column="of_bar"),
+        "epoch": Field(column="epoch", pattern=POSITIVE),
+        "epochs": Field(column="epochs"),
         "micro_ms": Field(column="micro_seconds", pattern=POSITIVE, scale=1e-3),
         "sequences": Field(column="sequences", pattern=INTEGER),
         "skipped": Field(column="skipped", pattern=INTEGER),

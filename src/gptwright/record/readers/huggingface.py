@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable
 
+from gptwright.facts import logged
 from gptwright.record.evidence import NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
@@ -113,7 +114,7 @@ class Dicts:
         if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
             if self._total is None and self._last_total is not None:
                 self._total = self._last_total
-            step = self._fresh_step(said)
+            step = self._fresh_step(said, line)
             rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
             # Losses that are no numbers are left out of the printed mean; where all were, it is 0.
             loss = (
@@ -128,11 +129,13 @@ class Dicts:
             return False
         return True
 
-    def _fresh_step(self, said: dict[str, float]) -> float:
+    def _fresh_step(self, said: dict[str, float], line: int) -> float:
         """The step of a training dict; NaN where the last bar is that of the dict before."""
         step = self._step(said)
         self._awaits_bar = step == self._last_step and "step" not in said and said != self._last_said
         self._last_said, self._is_first_behind = said, True
+        if said.get("epoch", 0.0) > 0:
+            self._build.header["epochs"] = logged("epochs", said["epoch"], line)
         if self._awaits_bar:
             return math.nan
         self._last_step = step

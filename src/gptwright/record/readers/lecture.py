@@ -17,5 +17,8 @@ LECTURE = Reader(
     ),
     begins=re.compile(r"step \d+(?::|$)"),
     shapes=(EVAL,),
-    headers=(Header(r"^{parameters_total@M} M parameters", weight=0.5),),
+    headers=(
+        Header(r"^{parameters_total@M} M parameters", weight=0.5),
+        Header(r"^number of parameters: {parameters_total@M} M\b", weight=0.5),
+    ),
 )

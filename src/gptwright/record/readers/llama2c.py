@@ -64,6 +64,8 @@ LLAMA2C = Reader(
             "train",
             FROM_LINE_START + r"{step} \| loss {loss} \| lr {learning_rate} \| {ms}ms \| mfu {mfu_percent}%",
         ),
+        # forks without an MFU
+        Shape("train", FROM_LINE_START + r"{step} \| loss {loss} \| lr {learning_rate} \| {ms}ms(?! \|)"),
         EVAL,
     ),
     headers=HEADERS,

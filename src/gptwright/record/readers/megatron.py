@@ -80,6 +80,13 @@ MEGATRON = Reader(
             r"(?:(?>[^|]{0,60}\|){0,4}? number of skipped iterations: +{skipped} \|)?",
         ),
         # Where no iteration of an interval had a loss, none is printed, but how many were NaN is.
+        # Nor where it is NaN, which is not above 0: then the gradient norm says so.
+        Shape(
+            "train",
+            r"iteration +{step}/ *{planned_steps} \|(?>.{0,200}?elapsed time per iteration \(ms\): ){ms} \|"
+            r"(?>.{0,200}?learning rate: ){learning_rate} \|(?>.{0,100}?global batch size: +){sequences} \|"
+            r"(?: loss scale: [^|]{0,60}\|)? grad norm: (?=nan){loss} \|",
+        ),
         Shape(
             "train",
             r"iteration +{step}/ *{planned_steps} \|(?>.{0,200}?elapsed time per iteration \(ms\): ){ms} \|"

@@ -59,6 +59,8 @@ EVAL = Shape(
 )
 TRAIN = (
     Shape("train", r"iter {step}: loss {loss}, time {ms}ms, mfu {mfu_percent}%"),
+    # forks that print through rich or with a space before the unit
+    Shape("train", r"iter {step}: loss {loss}, time {ms} ms, mfu {mfu_percent}%"),
     # before February 2023 there was no MFU
     Shape("train", r"iter {step}: loss {loss}, time {ms}ms" + NO_COMMA),
     # karpathy/nanoGPT#167
@@ -78,7 +80,7 @@ HEADERS = (
         r"breaks down as: {gradient_accumulation_steps} grad accum steps \* {world_size} processes"
         r" \* {micro_batch} batch size \* {block_size} max seq len"
     ),
-    Header(r"number of parameters: {parameters@M}M"),
+    Header(r"number of parameters: {parameters@M} ?M\b"),
     *OPTIMIZER,
     Header(r"compiling the model", means={"compile": True}),
     Header(r"found vocab_size = {vocab_size} \(inside"),

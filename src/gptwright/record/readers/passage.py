@@ -119,7 +119,12 @@ class Passage:
             self._part(text, number)
             return
         self.build.hazards["carriage returns"] += text.count("\r")
+        torn, shown_last = self._torn, text.rindex("\r") if "\r" in text else 0
+        at = 0
         for shown in text.split("\r"):
+            # Of bars that share a line only the last one can be cut.
+            self._torn = torn and at > shown_last
+            at += len(shown) + 1
             for part in [shown] if len(shown) <= LONGEST_LINE else CLOSED.split(shown):
                 if part and not part.isspace():
                     self._part(part[:LONGEST_LINE], number)
@@ -170,7 +175,11 @@ class Passage:
         told = unstamped(text)
         in_front = len(text.rstrip()) - len(told)
         readable = not self._torn or self.reader.whole is not None
-        if self._special is not None and readable and self._special(told, number):
+        if (
+            self._special is not None
+            and readable
+            and self._special(text if self.reader.whole_lines else told, number)
+        ):
             return True
         if self._header(told, number, tuple(seam - in_front for seam in seams)):
             return True

@@ -16,6 +16,7 @@ from gptwright.record.evidence import SEVERAL_RUNS, EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
+from gptwright.record.readers.from_scratch import FROM_SCRATCH
 from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.huggingface import HUGGING_FACE
 from gptwright.record.readers.lecture import LECTURE
@@ -31,6 +32,7 @@ from gptwright.record.readers.nanochat import NANOCHAT
 from gptwright.record.readers.nanogpt import NANOGPT
 from gptwright.record.readers.ours import LOG, METRICS
 from gptwright.record.readers.passage import Passage
+from gptwright.record.readers.plain import PLAIN
 from gptwright.record.readers.reader import Reader, unstamped
 from gptwright.record.readers.tables import (
     Rows,
@@ -57,6 +59,7 @@ READERS: tuple[Reader, ...] = (
     TORCHTITAN,
     MINGPT,
     LECTURE,
+    FROM_SCRATCH,
     AUTORESEARCH,
     MLX,
     MEGATRON,
@@ -73,6 +76,8 @@ ENOUGH_BEGINNINGS = 400
 # modded-nanogpt's logs begin with 3,000 lines of source, others with what an installer printed.
 LINES_LOOKED_AT = 200_000
 HEADER_LINES = 20_000
+# A reader that gets less than this share of what the words of the lines tell is not the one whose log it is.
+TOO_LITTLE = 0.5
 # A wrapped log has no line over its width; a few may come from another window.
 LONGER_THAN_WRAPPED = 0.02
 NARROWEST = 20
@@ -92,7 +97,7 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     if text.empty:
         raise RunError(f"{text.name} is empty", fix="give the log that the trainer printed")
     sample = _sample(text)
-    reader = _recognized(sample)
+    reader = _plainly(sample, _recognized(sample))
     if reader is None:
         raise _unknown(text.name)
     passage = Passage(reader, _width(reader, sample))
@@ -151,6 +156,18 @@ def _recognized(sample: list[str]) -> Reader | None:
     return winner if scores[winner] > 0 else None
 
 
+def _plainly(sample: list[str], reader: Reader | None) -> Reader | None:
+    """The reader of plain prints, where it gets far more out of a log than the one whose lines"
+    " these may be."""
+    beginning = sample[:HEADER_LINES]
+    told = _lines_of(PLAIN, beginning)
+    known = _lines_of(reader, beginning) if reader is not None and told else 0
+    if told and known < TOO_LITTLE * told:
+        return PLAIN
+    # A failure before the first step is all that some logs hold.
+    return PLAIN if reader is None and _read(PLAIN, beginning).events else reader
+
+
 def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
     """How far the data lines speak for each reader; up to what settles it."""
     scores: defaultdict[Reader, float] = defaultdict(float)
@@ -166,12 +183,22 @@ def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
 
 
 def _rows_of(reader: Reader, sample: list[str]) -> int:
-    """How many rows a reader gets out of a sample."""
+    """How many numbers a reader gets out of a sample."""
+    return sum(len(rows) for rows in _read(reader, sample).tables.values())
+
+
+def _lines_of(reader: Reader, sample: list[str]) -> int:
+    """From how many lines of a sample a reader gets numbers."""
+    tables = _read(reader, sample).tables
+    return len({line for columns, rows in tables.items() for line in rows[:: 1 + len(columns.fields)]})
+
+
+def _read(reader: Reader, sample: list[str]) -> Builder:
     passage = Passage(reader, _width(reader, sample))
     for number, line in enumerate(sample, 1):
         passage.line(line, number)
     passage.end()
-    return sum(len(rows) for rows in passage.build.tables.values())
+    return passage.build
 
 
 def _other_score(reader: Reader, lines: list[str]) -> float:

@@ -54,6 +54,7 @@ class Reader:
         begins: how a data line of it begins: for counting those that could not be read.
         whole: a whole data line, for a reader without shapes.
         special: makes, for one log, what reads lines without fixed texts: text and number → taken or not.
+        whole_lines: `special` takes lines with what stands in front of them, where a step may stand too.
         finish: what only the whole log tells; may return the format of a variant.
         many: reads many plain data lines at once, for a reader without shapes.
         signs: further lines that speak for this trainer, each with its weight.
@@ -65,6 +66,7 @@ class Reader:
     headers: tuple[Header, ...] = ()
     whole: re.Pattern[str] | None = None
     special: Callable[[Builder], Taker] | None = None
+    whole_lines: bool = False
     many: Many | None = None
     finish: Finish | None = None
     signs: tuple[tuple[re.Pattern[str], float], ...] = ()

@@ -99,7 +99,9 @@ def mark_of(template: str) -> str:
 
 
 def same_decimals(match: re.Match[str]) -> bool:
-    """Whether all numbers of a match have as many decimals: the last one of a line has not been cut."""
+    """Whether the last number of a match has not been cut: text follows it, or all have as many decimals."""
+    if match.string[match.end() : match.end() + 1] in (",", ";", "|", ")"):
+        return True
     decimals = {len(text.partition(".")[2]) for text in match.groups()[1:] if text and text[-1].isdigit()}
     return len(decimals) <= 1
 

@@ -1,0 +1,329 @@
+"""What somebody's own training loop prints: names and numbers in any order, and bars of tqdm, Lightning and
+Keras.
+
+No source says what these numbers mean, so nothing is taken for granted: a training loss is that of a batch or
+a mean, in whatever mode, and no time is a step's unless its name or unit says so. A counter that begins anew
+in every epoch becomes a step where the log prints how many an epoch has, and else the lines are numbered in
+order and the evidence says so; where only epochs are counted, steps are epochs, and the evidence says that.
+
+It reads logs that no other reader knows. One line costs about 20 µs.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from gptwright.facts import logged
+from gptwright.record.arrays import Booleans, Floats
+from gptwright.record.configs import SAME_AS, literal
+from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
+from gptwright.record.readers.build import Builder
+from gptwright.record.readers.headers import Said
+from gptwright.record.readers.printed_fields import (
+    Printed,
+    clock,
+    gradient_norm,
+    learning_rate,
+    printed,
+    step_seconds,
+    tokens_per_second,
+)
+from gptwright.record.readers.printed_table import Table
+from gptwright.record.readers.reader import Reader
+from gptwright.record.readers.shapes import Columns
+from gptwright.record.readers.steps import step_before
+from gptwright.record.readers.tables import Rows
+
+WHERE = ("step", "of", "of_bar", "epoch", "epochs")
+TRAIN = Columns(
+    "train", *WHERE, "loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds"
+)
+EVAL = Columns("eval", *WHERE, "val_loss")
+# A counter that stands alone, and how many lines it may be the heading of.
+ALONE = re.compile(r"[\W_]{0,20}(?:epoch|ep|step|global|iter|iteration|batch|update)", re.IGNORECASE)
+LONGEST_HEADING, LONGEST_BLOCK = 60, 12
+# Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
+FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
+NEVER = re.compile(r"(?!)")
+
+COUNT = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,15}(?:\.\d{1,9})?)"
+UNIT = r"(?: ?(M|B|K|million|billion)\b)?"
+PARAMETERS = re.compile(
+    rf"(?<![a-z])param(?:eter)?s\b[^\d\n]{{0,20}}?{COUNT}{UNIT}(?![\w.,]*\d)"
+    rf"|(?<![\w.,]){COUNT}{UNIT} (?:total |trainable |model )?param(?:eter)?s\b",
+    re.IGNORECASE,
+)
+DEVICE = re.compile(
+    r"(?:device|gpu|cuda)\b[^:=\n]{0,20}[:=]\s{0,4}"
+    r"((?:NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple)\b[\w .-]{2,40})",
+    re.IGNORECASE,
+)
+UNITS = {"m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9, "k": 1e3}
+SETTING = re.compile(r"\W{0,6}([A-Za-z_][\w ]{1,30}?)[\"']?\s{0,20}[:=]\s{0,20}([^\s,][^,]{0,40}?)\W{0,3}")
+# What loops call settings, beyond the names that other trainers have for them (`SAME_AS`).
+CALLED: dict[str, str] = {
+    **SAME_AS,
+    **{
+        name: name
+        for name in (
+            "vocab_size",
+            "batch_size",
+            "block_size",
+            "n_layer",
+            "n_head",
+            "n_embd",
+            "dropout",
+            "learning_rate",
+            "max_iters",
+            "weight_decay",
+            "eval_interval",
+            "eval_iters",
+            "gradient_accumulation_steps",
+            "grad_clip",
+            "warmup_iters",
+            "dtype",
+        )
+    },
+    "context_length": "block_size",
+    "context_size": "block_size",
+    "sequence_length": "block_size",
+    "emb_dim": "n_embd",
+    "embed_dim": "n_embd",
+    "d_model": "n_embd",
+    "drop_rate": "dropout",
+    "grad_accum_steps": "gradient_accumulation_steps",
+    "accumulation_steps": "gradient_accumulation_steps",
+}
+
+
+class Prints:
+    """Reads the lines of such a log.
+
+    Args:
+        build: where rows go.
+    """
+
+    def __init__(self, build: Builder) -> None:
+        self._build = build
+        self._table = Table()
+        self._epoch = self._epochs = math.nan
+        self._block, self._block_line = Printed(), -LONGEST_BLOCK - 1
+
+    def take(self, text: str, line: int) -> bool:
+        """Takes a line if it is data or a fact of the header."""
+        row = self._table.take(text)
+        if row is not None:
+            said, rate = row
+            self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan))
+            return True
+        found = printed(text)
+        if not (found.has_loss or found.has_val_loss):
+            return self._begins(found, text, line) or self._setting(text, line)
+        if self._placed(found, line):
+            self._build.hazards[IN_BITS] += found.in_bits
+            more = (
+                step_seconds(text),
+                tokens_per_second(text),
+                learning_rate(text),
+                gradient_norm(text),
+                clock(text),
+            )
+            self._rows(found, line, more)
+            return True
+        return self._setting(text, line)
+
+    def _placed(self, said: Printed, line: int) -> bool:
+        """Gives a line the epoch of the lines before where it names none; False if it is nowhere."""
+        if not math.isnan(said.epoch):
+            self._epoch = said.epoch
+            self._epochs = said.epochs if not math.isnan(said.epochs) else self._epochs
+        said.epoch, said.epochs = self._epoch, self._epochs
+        if math.isnan(said.step) and line - self._block_line <= LONGEST_BLOCK:
+            said.step, said.of, said.step_of_bar = self._block.step, self._block.of, self._block.step_of_bar
+        # A validation without a place is that of the steps before it.
+        return said.counts or (said.has_val_loss and not said.has_loss and self._build.has_rows())
+
+    def _rows(self, said: Printed, line: int, more: tuple[float, ...]) -> None:
+        where = (said.step, said.of, float(said.step_of_bar), said.epoch, said.epochs)
+        if said.has_loss:
+            self._build.row(TRAIN, line, (*where, said.loss, *more))
+        if said.has_val_loss:
+            self._build.row(EVAL, line, (*where, said.val_loss))
+
+    def _begins(self, said: Printed, text: str, line: int) -> bool:
+        """Takes a line of a counter alone, which says where the lines under it are."""
+        if not said.counts or not ALONE.match(text) or len(text) > LONGEST_HEADING:
+            return False
+        if not math.isnan(said.epoch):
+            self._epoch, self._epochs = said.epoch, said.epochs
+        if not math.isnan(said.step):
+            self._block, self._block_line = said, line
+        return True
+
+    def _setting(self, text: str, line: int) -> bool:
+        """Takes the model's size, or a setting that is printed before the first step."""
+        if self._build.has_rows():
+            return False
+        device = DEVICE.search(text)
+        if device is not None:
+            self._build.fact("device", device[1].strip(), line)
+            return True
+        counted = PARAMETERS.search(text)
+        if counted is not None and "tensors" not in text:
+            number, unit = (counted[1], counted[2]) if counted[1] else (counted[3], counted[4])
+            self._parameters(number, (unit or "").lower(), line)
+            return True
+        return self._assignment(text, line)
+
+    def _assignment(self, text: str, line: int) -> bool:
+        setting = SETTING.fullmatch(text)
+        name = CALLED.get("_".join(setting[1].lower().split())) if setting is not None else None
+        if setting is None or name is None:
+            return False
+        try:
+            value = literal(setting[2])
+        except ValueError:
+            return False
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self._build.setting(name, value, line)
+        return True
+
+    def _parameters(self, number: str, unit: str, line: int) -> None:
+        scale = UNITS.get(unit, 1.0)
+        count = round(float(number.replace(",", "")) * scale)
+        if count < 1:
+            return
+        decimals = len(number.partition(".")[2])
+        rounding = 0.5 * scale * 10.0**-decimals if unit else None
+        self._build.said(Said("parameters_total", count, rounding), line)
+
+
+def _prints(build: Builder) -> Callable[[str, int], bool]:
+    return Prints(build).take
+
+
+def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
+    """Gives every row its step."""
+    if not (len(train) or len(evals)):
+        # A message of failure alone: whose trainer it is nothing says, and the config counts.
+        return replace(PLAIN.format, name="messages alone", gpt2_shaped=True)
+    if build.hazards[IN_BITS]:
+        for rows, name in ((train, "loss"), (evals, "val_loss")):
+            rows[name] = rows[name] * math.log(2)
+    _count(build, train, evals)
+    return None
+
+
+def _count(build: Builder, train: Rows, evals: Rows) -> None:
+    lines = np.concatenate([train.line, evals.line])
+    order = np.argsort(lines, kind="stable")
+    step, of, of_bar, epoch, _ = (np.concatenate([train[n], evals[n]])[order] for n in WHERE)
+    base = 0.0 if np.nanmin(epoch, initial=1.0) == 0 else 1.0
+    if not np.isfinite(step).any():
+        _in_epochs(build, train, evals, base)
+        return
+    begins_anew = _begins_anew(step, epoch, of_bar > 0)
+    per_epoch = np.isfinite(of) & np.isfinite(epoch)
+    if begins_anew and not (per_epoch | np.isnan(step)).all():
+        _number(build, train, evals)
+        return
+    for rows in (train, evals):
+        if begins_anew:
+            rows["step"] = (rows["epoch"] - base) * rows["of"] + rows["step"]
+            rows["planned_steps"] = rows["epochs"] * rows["of"]
+        else:
+            rows["planned_steps"] = np.where(rows["of"] > rows["step"], rows["of"], np.nan)
+    _time(train)
+    # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
+    train.take(np.isfinite(train["step"]))
+    evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_before(train, evals.line))
+    _note_passes(build, train, of_epoch=begins_anew)
+
+
+def _time(train: Rows) -> None:
+    """Takes the time of a step from a clock where no line prints it: a clock that only goes forward."""
+    if np.isfinite(train["seconds"]).any() or len(train) < FEWEST_TIMES:
+        return
+    clocks, steps = train["clock"], np.diff(train["step"])
+    passed = np.diff(clocks)
+    passed = np.where(passed < -HALF_A_DAY, passed + 2 * HALF_A_DAY, passed)
+    known = np.isfinite(passed) & (steps > 0)
+    if known.sum() < FEWEST_TIMES - 1 or (passed[known] <= 0).any():
+        return
+    seconds = np.full(len(train), np.nan)
+    seconds[1:][known] = passed[known] / steps[known]
+    train["seconds"] = seconds
+
+
+def _begins_anew(step: Floats, epoch: Floats, of_bar: Booleans) -> bool:
+    """Whether the counter starts again in every epoch."""
+    known = np.isfinite(step) & np.isfinite(epoch)
+    if not known.any():
+        return False
+    later = np.diff(epoch[known]) > 0
+    if not later.any():
+        return bool(of_bar[known].all() and epoch[known][0] > 0)
+    return bool((np.diff(step[known])[later] <= 0).any())
+
+
+def _number(build: Builder, train: Rows, evals: Rows) -> None:
+    """Numbers training lines in order, because nothing says their steps."""
+    train.take(np.isfinite(train["step"]))
+    train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
+    evals["step"] = step_before(train, evals.line)
+    build.hazards[NUMBERED] = len(train)
+    _note_passes(build, train, of_epoch=False)
+
+
+def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
+    """Takes epochs for steps, where a log has no other counter."""
+    epochs = np.concatenate([train["epoch"], evals["epoch"]])
+    if (epochs[np.isfinite(epochs)] % 1).any():
+        train["step"] = train["epoch"]
+        _number(build, train, evals)
+        return
+    train["step"], evals["step"] = train["epoch"], evals["epoch"]
+    build.hazards[IN_EPOCHS] = len(train) + len(evals)
+    last = _last_epoch(train if len(train) else evals)
+    if last is not None:
+        _say_epochs(build, last[0] + 1 - base, last[1])
+
+
+def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
+    """How many passes over the data were made, where the log counts them by parts."""
+    last = _last_epoch(train)
+    if last is None:
+        return
+    if of_epoch:
+        _say_epochs(build, float(train["step"][-1] / train["of"][-1]), int(train.line[-1]))
+    elif last[0] % 1:
+        _say_epochs(build, *last)
+
+
+def _last_epoch(rows: Rows) -> tuple[float, int] | None:
+    known = np.flatnonzero(np.isfinite(rows["epoch"]))
+    return (float(rows["epoch"][known[-1]]), int(rows.line[known[-1]])) if len(known) else None
+
+
+def _say_epochs(build: Builder, epochs: float, line: int) -> None:
+    if math.isfinite(epochs) and epochs > 0:
+        build.header["epochs"] = logged("epochs", epochs, line)
+
+
+PLAIN = Reader(
+    format=LogFormat(
+        name="plain prints",
+        train_loss=TrainLoss.NOT_SAID,
+        has_dropout=True,
+        evaluates_train=False,
+        time_includes_evaluation=True,
+        any_model=True,
+    ),
+    begins=NEVER,
+    special=_prints,
+    whole_lines=True,
+    finish=_finish,
+)

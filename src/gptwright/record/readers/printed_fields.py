@@ -1,0 +1,273 @@
+"""What a line that somebody's own training loop prints says, by the words in front of its numbers.
+
+Such loops print a counter (`step`, `iter`, `update`, a bar's `10/704`, `epoch`) and names with numbers, in
+any order and with any signs between. A number counts only with its name directly in front (for speeds: its
+unit directly behind), so that what has another name is never taken for a loss. A perplexity that stands
+alone is read as what it is, the exponential of a loss.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from gptwright.record.readers.fields import LOSS, POSITIVE
+
+BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
+WHOLE = r"(\d{1,12})(?![\d.]*\.\d|\d*%)(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,12}))?"
+STEP = re.compile(
+    r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
+    r"(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\(?\s{0,8})" + WHOLE,
+    re.IGNORECASE,
+)
+BATCH = re.compile(r"(?<![a-z/])(?:batch|ba)(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})" + WHOLE, re.IGNORECASE)
+BAR = re.compile(r"(?<![\d.])(\d{1,12})/(\d{1,12})\s{0,4}(?:\[[\d:?=.>]{2,60}|[━╸╺─]{3,60})")
+# gpt-2-simple: the step and the seconds since the start.
+CLOCKED = re.compile(r"^\W{0,4}\[(\d{1,12}) \| \d{1,12}\.\d\d\]")
+# A pair by itself, as `[100/300]`, or behind the epoch, as fairseq has it.
+PAIR = re.compile(
+    r"\[\s{0,8}(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})\s{0,2}\]|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)"
+)
+EPOCH = re.compile(
+    r"(?<![a-z])(?:epoch|ep)s?(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})(\d{1,9}(?:\.\d{1,12})?)"
+    r"(?:\s{0,2}/\s{0,8}(\d{1,9}))?",
+    re.IGNORECASE,
+)
+NAMED = re.compile(
+    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(loss|ppl|perplexity)"
+    rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({LOSS})(?![\w.]*[\w%])",
+    re.IGNORECASE,
+)
+# `step 250: train 1.96, val 2.07`: both without the word.
+BOTH = re.compile(
+    rf"(?<![a-z])train(?:ing)?{BETWEEN}({LOSS})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({LOSS})(?![\w.]*[\w%])",
+    re.IGNORECASE,
+)
+RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?!\w)", re.IGNORECASE)
+NORM = re.compile(rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?!\w)", re.IGNORECASE)
+SPEED_NAMED = re.compile(
+    rf"(?<![a-z/])(?:tok(?:en)?s?)(?:/|[ _]per[ _]|_)s(?:ec(?:ond)?)?{BETWEEN}"
+    r"((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])?(?![\w.])",
+    re.IGNORECASE,
+)
+SPEED_BEHIND = re.compile(
+    r"(?<![\w.,])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])? ?tok(?:en)?s?/s(?:ec)?(?![a-z])"
+    r"(?!\s{0,3}[:=])"
+)
+STEP_TIME = re.compile(
+    r"(?<![a-z])(?:dt|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
+    r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
+    rf"(?: ?\((ms|s)\))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
+    re.IGNORECASE,
+)
+TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")
+STEPS_A_SECOND = re.compile(rf"(?<![\w.])({POSITIVE}) ?(?:it|steps|step|iter|batches)/s(?:ec)?(?![a-z])")
+MILLISECONDS = re.compile(rf"(?<![a-z_])time{BETWEEN}({POSITIVE}) ?ms(?![\w/])", re.IGNORECASE)
+STAMP = re.compile(r"(?<!\d)(\d{1,2}):(\d\d):(\d\d(?:[.,]\d{1,6})?)(?!\d|:\d)")
+ELAPSED = re.compile(
+    rf"(?<![a-z])elapsed(?:[ _]?time)?{BETWEEN}({POSITIVE})(?: ?s(?:ec(?:onds)?)?)?(?![\w:/.])"
+    rf"|\(({POSITIVE}) ?s\)\s*$|^\W{{0,4}}\[\d{{1,12}} \| (\d{{1,12}}\.\d\d)\]",
+    re.IGNORECASE,
+)
+# Rounding of either; a mean of perplexities is further off.
+POWER_WITHIN, LARGEST_POWER = 0.02, 30.0
+# A time of day stands at the front, behind a date at most.
+LONGEST_STAMP = 30
+SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
+
+# A bar or a summary of an evaluation, whose losses have no word of their own in front.
+VALIDATING = re.compile(
+    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation) (?!loss)", re.IGNORECASE
+)
+VALIDATION = frozenset(
+    (
+        "val",
+        "valid",
+        "validation",
+        "validate",
+        "eval",
+        "evaluation",
+        "test",
+        "dev",
+        "heldout",
+        "holdout",
+    )
+)
+TRAINING = frozenset(
+    (
+        "train",
+        "training",
+        "tr",
+    )
+)
+# Words that make another quantity of it, or the best of several.
+OTHER = frozenset(
+    (
+        "aux",
+        "auxiliary",
+        "z",
+        "kl",
+        "best",
+        "min",
+        "minimum",
+        "lowest",
+        "initial",
+        "target",
+        "reg",
+        "regularization",
+        "balance",
+        "balancing",
+        "router",
+        "contrastive",
+        "mtp",
+        "distill",
+        "distillation",
+        "reward",
+        "policy",
+        "value",
+        "entropy",
+        "critic",
+        "consistency",
+        "commitment",
+    )
+)
+
+
+@dataclass(slots=True)
+class Printed:
+    """What one line says; NaN and None where it does not.
+
+    Attributes:
+        step: its counter.
+        of: what that counter runs to.
+        step_of_bar: the counter is a bar's or a batch's, which begins anew in every epoch.
+        epoch: its epoch, or how many were made.
+        epochs: how many are planned.
+        loss: of training.
+        val_loss: of validation.
+        has_loss: a training loss is printed, be it NaN.
+        has_val_loss: likewise of validation.
+        in_bits: the perplexity beside the loss is 2 to its power, as fairseq has it.
+    """
+
+    step: float = math.nan
+    of: float = math.nan
+    step_of_bar: bool = False
+    epoch: float = math.nan
+    epochs: float = math.nan
+    loss: float = math.nan
+    val_loss: float = math.nan
+    has_loss: bool = False
+    has_val_loss: bool = False
+    in_bits: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the line says where in the run it is."""
+        return not (math.isnan(self.step) and math.isnan(self.epoch))
+
+
+def printed(text: str) -> Printed:
+    """What a line says of losses and where in the run."""
+    said = Printed()
+    _losses(text, said)
+    epoch = EPOCH.search(text)
+    if epoch is not None:
+        said.epoch = float(epoch[1])
+        said.epochs = float(epoch[2]) if epoch[2] else math.nan
+    step = STEP.search(text) or CLOCKED.search(text)
+    if step is None:
+        rest = text[epoch.end() :] if epoch is not None else text
+        step = BATCH.search(rest) or BAR.search(rest) or PAIR.search(rest)
+        said.step_of_bar = step is not None
+    if step is not None:
+        done, of = [*filter(None, step.groups()), None][:2]
+        said.step, said.of = float(done or 0), float(of) if of else math.nan
+    return said
+
+
+def _losses(text: str, said: Printed) -> None:
+    both = BOTH.search(text)
+    if both is not None:
+        said.loss, said.val_loss = float(both[1]), float(both[2])
+        said.has_loss = said.has_val_loss = True
+        return
+    powers = Printed()
+    of_validation = VALIDATING.search(text) is not None
+    for prefix, name, suffix, number in NAMED.findall(text):
+        words = set(re.split(r"[ _/.-]+", f"{prefix} {suffix}".lower()))
+        if words & OTHER:
+            continue
+        into = said if name.lower() == "loss" else powers
+        value = float(number)
+        # `Train/Val Loss` is one of both; what it is of training is said first.
+        if (words & VALIDATION or of_validation) and not words & TRAINING:
+            if not into.has_val_loss:
+                into.val_loss, into.has_val_loss = value, True
+        elif not into.has_loss:
+            into.loss, into.has_loss = value, True
+    said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
+    if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
+        said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
+    if not (said.has_loss or said.has_val_loss) and powers.has_loss and powers.loss >= 1:
+        said.loss, said.has_loss = math.log(powers.loss), True
+
+
+def _is_power(base: float, said: Printed, powers: Printed) -> bool:
+    """Whether the perplexity beside a loss is the base to its power."""
+    for loss, power in ((said.loss, powers.loss), (said.val_loss, powers.val_loss)):
+        if 0.1 < loss < LARGEST_POWER and power > 1:
+            return bool(abs(base**loss / power - 1) < POWER_WITHIN)
+    return False
+
+
+def learning_rate(text: str) -> float:
+    """The learning rate that a line prints; NaN where it prints none."""
+    return _number(RATE, text)
+
+
+def gradient_norm(text: str) -> float:
+    """The gradient norm that a line prints; NaN where it prints none."""
+    return _number(NORM, text)
+
+
+def tokens_per_second(text: str) -> float:
+    """The speed that a line prints; NaN where it prints none."""
+    found = SPEED_NAMED.search(text) or SPEED_BEHIND.search(text)
+    if found is None:
+        return math.nan
+    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
+
+
+def step_seconds(text: str) -> float:
+    """The time of one step that a line prints with its unit; NaN where it prints none."""
+    named = STEP_TIME.search(text)
+    if named is not None and (named[1] or named[3]):
+        return float(named[2]) * _seconds(named[1] or named[3])
+    behind = TIME_OF_A_STEP.search(text)
+    if behind is not None:
+        return float(behind[1]) * _seconds(behind[2])
+    rate = STEPS_A_SECOND.search(text)
+    if rate is not None:
+        return 1 / float(rate[1]) if float(rate[1]) > 0 else math.nan
+    plain = MILLISECONDS.search(text)
+    return float(plain[1]) * 1e-3 if plain is not None else math.nan
+
+
+def clock(text: str) -> float:
+    """What a clock shows, in seconds: since the start, else the time of day; NaN where there is none."""
+    elapsed = ELAPSED.search(text)
+    if elapsed is not None:
+        return float(elapsed[1] or elapsed[2] or elapsed[3])
+    stamp = STAMP.search(text[:LONGEST_STAMP])
+    if stamp is None:
+        return math.nan
+    return 3600 * float(stamp[1]) + 60 * float(stamp[2]) + float(stamp[3].replace(",", "."))
+
+
+def _number(pattern: re.Pattern[str], text: str) -> float:
+    found = pattern.search(text)
+    return float(found[1]) if found is not None else math.nan
+
+
+def _seconds(unit: str) -> float:
+    return 1e-3 if unit.lower() == "ms" else 1.0

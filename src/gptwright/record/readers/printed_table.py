@@ -1,0 +1,138 @@
+"""Losses printed as a table: a line of names, then lines of numbers.
+
+That is how a notebook shows the history of Hugging Face's Trainer (`Step  Training Loss  Validation Loss`),
+how loggers write CSV files, and how people put their results into a README. Columns are parted by commas,
+tabs, bars or spaces; where spaces part them, every name has to be known, or the numbers could not be told
+apart.
+"""
+
+import math
+import re
+
+from gptwright.record.readers.fields import LOSS
+from gptwright.record.readers.printed_fields import Printed
+
+STEPS = frozenset(
+    (
+        "step",
+        "steps",
+        "iter",
+        "iters",
+        "iteration",
+        "iterations",
+        "global_step",
+        "update",
+        "updates",
+    )
+)
+EPOCHS = frozenset(("epoch", "epochs", "ep"))
+TRAIN = frozenset(
+    (
+        "train",
+        "train loss",
+        "training loss",
+        "loss",
+        "trainloss",
+        "training",
+    )
+)
+VAL = frozenset(
+    (
+        "val",
+        "val loss",
+        "valid loss",
+        "validation loss",
+        "validation",
+        "eval loss",
+        "test loss",
+        "valloss",
+        "valid",
+    )
+)
+RATES = frozenset(("lr", "learning rate"))
+SEPARATORS = (",", "\t", "|")
+RULE = re.compile(r"[\s|:+=─━-]{3,}")
+NAME = re.compile(
+    r"\s*((?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test)[ _/]loss|learning rate|[a-z_/]{2,30})(?=\s|$)",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(LOSS)
+MOST_COLUMNS = 60
+
+
+class Table:
+    """Reads tables in a log, line by line."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._separator = ""
+
+    def take(self, text: str) -> tuple[Printed, float] | None:
+        """What a line of a table says, and its learning rate; None where it is no row."""
+        if not self._names:
+            self._begin(text)
+            return None
+        if RULE.fullmatch(text):
+            return None
+        cells = self._cells(text)
+        row = self._row(cells)
+        if row is None:
+            self._names = []
+            self._begin(text)
+        return row
+
+    def _begin(self, text: str) -> None:
+        """Takes a line of names, if it is one."""
+        for separator in SEPARATORS:
+            if separator in text:
+                self._separator = separator
+                names = [_plain(cell) for cell in self._cells(text)]
+                break
+        else:
+            self._separator = " "
+            names = [_plain(name) for name in NAME.findall(text)]
+            if "".join(text.split()).lower() != "".join("".join(NAME.findall(text)).split()).lower():
+                return
+            if not all(_known(name) for name in names):
+                return
+        counted = any(name in STEPS or name in EPOCHS for name in names)
+        if counted and any(name in TRAIN or name in VAL for name in names) and len(names) <= MOST_COLUMNS:
+            self._names = names
+
+    def _cells(self, text: str) -> list[str]:
+        if self._separator == " ":
+            return text.replace("No log", "-").split()
+        cells = text.split(self._separator)
+        if self._separator == "|" and text.lstrip().startswith("|"):
+            cells = cells[1:]
+        return [cell.strip().strip("\"'*") for cell in cells]
+
+    def _row(self, cells: list[str]) -> tuple[Printed, float] | None:
+        said, rate = Printed(), math.nan
+        if self._separator == " " and len(cells) < len(self._names):
+            return None
+        for name, cell in zip(self._names, cells, strict=False):
+            whole = NUMBER.fullmatch(cell)
+            value = float(cell) if whole is not None else math.nan
+            if name in STEPS:
+                said.step = value
+            elif name in EPOCHS:
+                said.epoch = value
+            elif name in TRAIN and not said.has_loss:
+                said.loss, said.has_loss = value, whole is not None
+            elif name in VAL and not said.has_val_loss:
+                said.val_loss, said.has_val_loss = value, whole is not None
+            elif name in RATES:
+                rate = value
+        return (said, rate) if said.counts else None
+
+
+def _plain(name: str) -> str:
+    """A column's name as the sets above have it."""
+    words = re.split(r"[\s_/]+", name.strip().strip("\"'*").lower())
+    joined = " ".join(words)
+    return "global_step" if joined == "global step" else joined
+
+
+def _known(name: str) -> bool:
+    return name in STEPS or name in EPOCHS or name in TRAIN or name in VAL or name in RATES

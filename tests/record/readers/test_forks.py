@@ -1,0 +1,71 @@
+"""Lines that forks changed a little, and readers that would otherwise skip them."""
+
+import pytest
+
+from gptwright.record.evidence import LogEvidence
+from gptwright.record.readers import read_log
+
+
+def read(text: str) -> LogEvidence:
+    return read_log(None, data=text.encode())
+
+
+def test_losses_with_as_many_decimals_as_they_have() -> None:
+    # A float printed as it is; more text follows, so neither number was cut.
+    log = read(
+        "step 0: train loss 4.335848, val loss 4.33226, mem 714.0 MiB\nstep 500: train loss 2.5, val"
+        " loss 2.557\n"
+    )
+    assert list(log.evals.val_loss) == [4.33226]
+    assert log.lines_skipped == 1
+
+
+def test_milliseconds_after_a_space() -> None:
+    log = read(
+        "iter 0: loss 4.2670, time 17903.67 ms, mfu -100.00%\niter 30: loss 2.5883, time 157.04 ms,"
+        " mfu 2.41%\n"
+    )
+    assert log.format.name == "nanoGPT"
+    assert log.train.mfu[1] == pytest.approx(0.0241)
+
+
+def test_llama2c_without_an_mfu() -> None:
+    log = read(
+        "step 0: train loss 11.6275, val loss 11.6275\n0 | loss 11.6250 | lr 3.000000e-04 | 104573.61ms\n"
+        "10 | loss 9.3750 | lr 3.000000e-04 | 13597.70ms  \n"
+    )
+    assert log.format.name == "llama2.c"
+    assert list(log.train.step) == [0, 10]
+
+
+def test_the_lecture_with_the_size_in_words() -> None:
+    log = read("number of parameters: 10.695233 M \nstep 0: train loss 4.2816, val loss 4.2797\n")
+    assert log.header["parameters_total"].value == 10_695_233
+
+
+def test_megatron_prints_no_loss_where_it_is_not_above_zero() -> None:
+    line = (
+        " iteration {}/  250000 | consumed samples:        43408 | elapsed time per iteration (ms):"
+        " 4247.9 | learning"
+        " rate: 2.999E-04 | global batch size:     8 | loss scale: 1.0 | grad norm: {} | actual"
+        " seqlen:  2048 |\n"
+    )
+    log = read("".join(line.format(step, "nan") for step in range(5426, 5430)))
+    assert list(log.train.loss_is_bad) == [True] * 4
+
+
+def test_llms_from_scratch() -> None:
+    log = read(
+        "Ep 1 (Step 000000): Train loss 9.817, Val loss 9.924\nEp 1 (Step 000005): Train loss 8.066,"
+        " Val loss 8.332\n"
+        "Every effort moves you,,,\nEp 2 (Iter 000010): Train loss 6.619, Val loss 7.042\n"
+    )
+    assert log.format.name == "LLMs-from-scratch"
+    assert list(log.evals.step) == [0, 5, 10]
+    assert list(log.evals.train_loss) == [9.817, 8.066, 6.619]
+    assert log.header["epochs"].value == 2
+
+
+def test_hugging_face_counts_the_passes() -> None:
+    log = read("".join(f"{{'loss': 4.{9 - n}, 'learning_rate': 5e-05, 'epoch': {n}.5}}\n" for n in range(4)))
+    assert log.header["epochs"].value == 3.5

@@ -1,0 +1,211 @@
+"""What somebody's own loop prints: names and numbers in any order, bars, tables, blocks of several lines."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, EventKind, LogEvidence
+from gptwright.record.readers import read_log
+
+
+def read(text: str) -> LogEvidence:
+    return read_log(None, data=text.encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        (
+            "[Step {s}] Loss: {l} | LR: 0.000300 | Tokens/s: 21,034",
+            {"learning_rate": 3e-4, "tokens_per_second": 21034},
+        ),
+        ("step {s} | loss {l} | dt 0.55s", {"seconds": 0.55}),
+        (
+            "step {s}   | loss {l}  | lr 1.57e-04 | 148,936 tok/s",
+            {"learning_rate": 1.57e-4, "tokens_per_second": 148936},
+        ),
+        (
+            "iter {s} | loss {l} | lr 0.00003 | grad_norm 0.87 | 15.2k tokens/s",
+            {"grad_norm": 0.87, "tokens_per_second": 15200},
+        ),
+        ('{{"step": {s}, "loss": {l}, "gradient_norm": 5.5967}}', {"grad_norm": 5.5967}),
+        ("INFO:train: global_step={s} train_loss={l} step_time=34.0ms", {"seconds": 0.034}),
+        ("steps: {s} loss: {l} iter time (s): 1.234 samples/sec: 12.9", {"seconds": 1.234}),
+        ("Steps:   3%|3         | {s}/5000 [00:45<04:32,  2.00it/s, loss={l}, lr=0.0001]", {"seconds": 0.5}),
+        ("[{s} | 33.44] loss={l} avg=3.30", {}),
+        ("Iteration {s} of 5000: training loss = {l}", {}),
+        ("2026-05-27 00:36:34,620 - INFO - Step {s}, Loss: {l}, aux loss: 0.01, best loss: 1.0", {}),
+    ],
+)
+def test_a_line_is_read_by_its_words(line: str, values: dict[str, float]) -> None:
+    log = read("".join(line.format(s=100 * n, l=f"{9 - 0.5 * n:.4f}") + "\n" for n in range(1, 6)))
+    assert log.format.name == "plain prints"
+    np.testing.assert_array_equal(log.train.step, [100, 200, 300, 400, 500])
+    np.testing.assert_allclose(log.train.loss, [8.5, 8.0, 7.5, 7.0, 6.5])
+    for name, value in values.items():
+        np.testing.assert_allclose(getattr(log.train, name), value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Step: {s}, Loss: {l}, Val Loss: {v}, Tokens/s: 142.18",
+        "step: {s}         train loss: {l}        test loss: {v}         MFU: 63.91%",
+        "iter {s}: train {l}, val {v}",
+        "step {s}/5000 phase=1 train_loss={l} val_loss={v} elapsed=1.1s",
+        "| step {s} | train/loss {l} | eval/loss {v} |",
+    ],
+)
+def test_validation_beside_training(line: str) -> None:
+    log = read("".join(line.format(s=10 * n, l=4 - n / 4, v=4.5 - n / 4) + "\n" for n in range(1, 5)))
+    assert list(log.train.loss) == [3.75, 3.5, 3.25, 3.0]
+    assert list(log.evals.val_loss) == [4.25, 4.0, 3.75, 3.5]
+    assert list(log.evals.step) == [10, 20, 30, 40]
+
+
+def test_a_bar_that_begins_anew_in_each_epoch_becomes_steps() -> None:
+    text = ""
+    for epoch in (1, 2, 3):
+        text += f"Epoch {epoch}/4: 50%|5 | 133/266 [03:37<03:38,  1.64s/it, loss={5 - epoch}.5]\r"
+        text += f"Epoch {epoch}/4: 100%|#| 266/266 [07:15<00:00,  1.64s/it, loss={5 - epoch}.25]\n"
+        text += f"Epoch {epoch} | Train Loss: {5 - epoch}.4 | Val Loss: {5 - epoch}.6 | Perplexity: 40.1\n"
+    log = read(text)
+    assert list(log.train.step) == [133, 266, 399, 532, 665, 798]
+    assert list(log.train.loss) == [4.5, 4.25, 3.5, 3.25, 2.5, 2.25]  # and not the means of the epochs
+    assert list(log.evals.step) == [266, 532, 798]
+    assert list(log.evals.val_loss) == [4.6, 3.6, 2.6]
+    assert log.header["planned_steps"].value == 4 * 266
+    assert log.header["epochs"].value == 3
+
+
+def test_keras_old_and_new() -> None:
+    old = (
+        "1250/1250 [==============================] - 146s 117ms/step - loss: {} - dense_loss: 5.5"
+        " - val_loss: {}\n"
+    )
+    new = "1250/1250 ━━━━━━━━━━━━━━━━━━━━ 146s 117ms/step - loss: {} - perplexity: 161.2 - val_loss: {}\n"
+    for shape in (old, new):
+        log = read("Epoch 1/3\n" + shape.format(5.5, 5.0) + "Epoch 2/3\n" + shape.format(4.7, 4.8))
+        assert list(log.train.step) == [1250, 2500]
+        assert list(log.evals.val_loss) == [5.0, 4.8]
+        assert list(log.train.seconds) == [0.117, 0.117]
+        assert log.header["planned_steps"].value == 3750
+
+
+def test_lightning_counts_epochs_from_zero() -> None:
+    bar = "Epoch {}:  14%|1         | {}/704 [00:44<04:29,  2.00it/s, v_num=11, train_loss={}]\r"
+    log = read("".join(bar.format(n // 2, 100 + n % 2, 5 - n / 4) for n in range(4)))
+    assert list(log.train.step) == [100, 101, 804, 805]
+
+
+def test_steps_of_an_epoch_without_its_length_are_numbered_in_order() -> None:
+    log = read("".join(f"Epoch {n // 3}, Step {50 * (n % 3)}, Loss {9 - n}.5e+00\n" for n in range(6)))
+    assert list(log.train.step) == [1, 2, 3, 4, 5, 6]
+    assert log.hazards[NUMBERED] == 6
+
+
+def test_epochs_alone() -> None:
+    log = read(
+        "".join(f"Epoch {n}/10, Train Loss: {6 - n / 2}, Val Loss: {6.5 - n / 2}\n" for n in range(1, 5))
+    )
+    assert list(log.evals.step) == [1, 2, 3, 4]
+    assert log.hazards[IN_EPOCHS] == 8
+    assert log.header["epochs"].value == 4
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "Step\tTraining Loss\tValidation Loss\n500\t3.5\tNo log\n1000\t3.0\t3.25\n1500\t2.5\t3.0\n",
+        "Step Training Loss Validation Loss\n500 3.5 No log\n1000 3.0 3.25\n1500 2.5 3.0\n",
+        "| Step | Train Loss | Val Loss | Note |\n|---|---|---|---|\n| 500 | 3.5 | - | |\n| 1000 |"
+        " **3.0** | 3.25 | x |\n"
+        "| 1500 | 2.5 | 3.0 | |\n",
+        "epoch,step,train_loss,val_loss\n0,500,3.5,\n0,1000,3.0,\n0,1000,,3.25\n1,1500,2.5,\n1,1500,,3.0\n",
+    ],
+)
+def test_tables(table: str) -> None:
+    log = read(table)
+    assert list(log.train.step) == [500, 1000, 1500]
+    assert list(log.train.loss) == [3.5, 3.0, 2.5]
+    assert list(log.evals.step) == [1000, 1500]
+    assert list(log.evals.val_loss) == [3.25, 3.0]
+
+
+def test_a_counter_above_its_losses() -> None:
+    block = (
+        "[batch={0}/1000]:\n\t Train time/batch: {0}\n\t Train loss/train/total: {1}\n\t Train"
+        " throughput: 15234.1\n"
+    )
+    log = read("".join(block.format(n, 11 - n) for n in range(1, 5)))
+    assert list(log.train.step) == [1, 2, 3, 4]
+    assert list(log.train.loss) == [10, 9, 8, 7]
+
+
+def test_fairseq_prints_bits_as_its_perplexity_tells() -> None:
+    text = "".join(
+        f"| epoch 001  {n}000 / 8223 loss={bits} (1.50), wps=962, wpb=908, lr=0.001, gnorm=2.1\n"
+        f"| epoch 001 | valid on 'valid' subset | valid loss {bits} | valid ppl {2**bits:.2f}\n"
+        for n, bits in ((1, 6.0), (2, 5.0))
+    )
+    log = read(text)
+    np.testing.assert_allclose(log.train.loss, np.array([6.0, 5.0]) * math.log(2))
+    np.testing.assert_allclose(log.evals.val_loss, np.array([6.0, 5.0]) * math.log(2))
+    assert log.hazards[IN_BITS] == 2
+    # A perplexity to the base of e is what everybody else prints.
+    nats = read("".join(f"step {n}: loss {n}.0, ppl {math.e**n:.2f}\n" for n in range(1, 4)))
+    assert list(nats.train.loss) == [1, 2, 3]
+
+
+def test_what_stands_above_the_first_step() -> None:
+    log = read(
+        "Using device: NVIDIA GeForce RTX 3060\nvocab_size: 50257\ncontext_length: 512\n- batch_size: 8\n"
+        "grad_accum_steps = 16\nModel parameters: 51.48M\n[Step 0] Loss: 10.9\n[Step 10] Loss:"
+        " 9.8\nbatch_size: 99\n"
+    )
+    assert log.header["device"].value == "NVIDIA GeForce RTX 3060"
+    assert log.header["parameters_total"].value == 51_480_000
+    assert {name: fact.value for name, fact in log.settings.items()} == {
+        "vocab_size": 50257,
+        "block_size": 512,
+        "batch_size": 8,
+        "gradient_accumulation_steps": 16,
+    }
+
+
+def test_a_failure_before_the_first_step_is_a_log_too() -> None:
+    log = read(
+        'Traceback (most recent call last):\n  File "t.py"\ntorch.cuda.OutOfMemoryError: CUDA out of'
+        " memory.\n"
+    )
+    assert [event.kind for event in log.events] == [EventKind.OUT_OF_MEMORY]
+    assert not len(log.train)
+
+
+def test_a_trainers_own_lines_are_read_by_its_own_reader_also_beside_others() -> None:
+    evaluations = "".join(f"step {250 * n}: train loss 2.0000, val loss 2.1000\n" for n in range(9))
+    assert read(evaluations).format.name == "nanoGPT"
+    own = "".join(f"iter {10 * n} | loss 2.0 | lr 0.001\n" for n in range(90))
+    both = read(evaluations + own)
+    assert both.format.name == "plain prints"
+    assert (len(both.train), len(both.evals)) == (99, 9)
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("2026-05-27 {h:02d}:{m:02d}:{s:02d},620 - INFO - Epoch 1, Step {n}, Loss: {l}", 3.0),
+        ("  step {n} (0.06M tok)  loss {l}  ({t}s)", 3.0),
+        ("[{n} | {t}.00] loss={l} avg=3.30", 3.0),
+        ("step {n}: loss {l}, elapsed {t}.0s", 3.0),
+        ("step {n}: loss {l}, time 4.0s", math.nan),  # of a step or of all: nothing says it
+    ],
+)
+def test_the_time_of_a_step_from_a_clock(line: str, seconds: float) -> None:
+    text = ""
+    for n in range(100, 600, 100):
+        t = 86_000 + 3 * n  # past midnight
+        day = t % 86_400
+        text += line.format(n=n, l=9 - n / 100, t=t, h=day // 3600, m=day // 60 % 60, s=day % 60) + "\n"
+    np.testing.assert_allclose(read(text).train.seconds[1:], seconds)
