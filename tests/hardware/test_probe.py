@@ -77,8 +77,13 @@ def timed(work: Callable[[], object]) -> float:
 def test_on_a_gpu_a_measurement_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:
     done: list[object] = []
     gpu = replace(cpu, type="cuda", index=1)
-    monkeypatch.setattr(probe, "_rate", lambda *_: done.append("rate") or 1.0)
-    monkeypatch.setattr(probe, "_copy_rate", lambda *_: done.append("rate") or 1.0)
+
+    def rate(*_: object) -> float:
+        done.append("rate")
+        return 1.0
+
+    monkeypatch.setattr(probe, "_rate", rate)
+    monkeypatch.setattr(probe, "_copy_rate", rate)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", done.append)
     assert measure(gpu, torch.float32) == 1.0
