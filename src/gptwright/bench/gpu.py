@@ -165,6 +165,8 @@ class _Work:
                 done = self.bench.run(case, trainer, seconds=left)
                 self.result.cases.append(done)
                 rate = f"{done.tokens_per_second:,.0f} tokens/s" if done.tokens_per_second else done.status
+                if done.status == "failed" and done.why:
+                    rate += f" ({done.why.splitlines()[-1]})"
                 self.said(f"{case.name}: {trainer}: {rate}, after {self.clock.spent:.0f} s")
 
     def _guess(self, case: Case) -> float:

@@ -89,7 +89,7 @@ def _show_cases(console: Console, result: SuiteResult) -> None:
         "of nanoGPT",
         "start",
     ):
-        table.add_column(head, justify="left" if head in ("case", "trainer") else "right")
+        table.add_column(head, justify="left" if head in ("case", "trainer") else "right", overflow="fold")
     theirs = {ours.case: other for ours, other in result.pairs()}
     for each in result.cases:
         other = theirs.get(each.case) if each.trainer == OURS else None
