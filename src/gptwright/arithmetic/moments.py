@@ -159,11 +159,13 @@ def _end_of_backward(step: Step) -> Moment:
     """The token embedding's gradient.
 
     A tied table has a second one waiting, from the output head. Torch adds the two into a third, unless
-    nobody else holds the first, as with the loss in chunks; a compiled graph adds into one of them.
+    nobody else holds the first, as with the loss in chunks; a compiled graph adds into one of them. With the
+    loss in chunks a CPU has one gradient for both uses (`gptwright.model.tied`).
     """
     table = step.counted.token_embedding
     made = FLOAT * table
-    if step.shape.tie_weights:
+    at_once = step.chunked and step.device_kind == "cpu" and not step.compiled
+    if step.shape.tie_weights and not at_once:
         copies = 1 if step.compiled or step.chunked else 2
         made += copies * (step.matmul_bytes if step.compiled else FLOAT) * table
     others = step.counted.total if step.adds_gradients_at_once else step.counted.total - table

@@ -30,6 +30,7 @@ from gptwright.model.cache import KeyValueCache, Pass
 from gptwright.model.linear import Linear
 from gptwright.model.loss import chunked_cross_entropy, chunked_losses
 from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
+from gptwright.model.tied import TableGradient, embed
 
 INITIAL_STD = 0.02
 
@@ -146,14 +147,17 @@ class GPT(nn.Module):
         """Where the weights are."""
         return self.lm_head.weight.device
 
-    def hidden(self, tokens_BT: Tensor, cached: Pass | None = None) -> Tensor:
+    def hidden(
+        self, tokens_BT: Tensor, cached: Pass | None = None, table: TableGradient | None = None
+    ) -> Tensor:
         """The normalized residual stream `[B, T, C]` after the last block.
 
         Args:
             tokens_BT: ids, at most `block_size` together with what the cache holds.
             cached: what came before, continued by these tokens.
+            table: where the head of this pass leaves the gradient of a tied table.
         """
-        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached))
+        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached, table))
         again = self.shape.gradient_checkpointing and torch.is_grad_enabled()
         for layer, block in enumerate(self._blocks()):
             call = functools.partial(block, layer=layer, cached=cached, rotary=self.rotary)
@@ -161,9 +165,12 @@ class GPT(nn.Module):
         y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
         return y_BTC
 
-    def _embedded(self, tokens_BT: Tensor, cached: Pass | None) -> Tensor:
+    def _embedded(self, tokens_BT: Tensor, cached: Pass | None, table: TableGradient | None) -> Tensor:
         """Tokens as `[B, T, C]`, with their positions unless those are rotary."""
-        x_BTC: Tensor = self.transformer["wte"](tokens_BT)
+        if table is None:
+            x_BTC: Tensor = self.transformer["wte"](tokens_BT)
+        else:
+            x_BTC = embed(self.lm_head.weight, tokens_BT, table)
         if self.rotary is None:
             everything = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
             positions = everything if cached is None else cached.positions
@@ -181,16 +188,29 @@ class GPT(nn.Module):
 
     def forward(self, tokens_BT: Tensor, targets_BT: Tensor, *, per_window: bool = False) -> Tensor:
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
-        hidden_NC, targets_N = self.hidden(tokens_BT).flatten(0, 1), targets_BT.flatten()
-        if self.shape.loss_chunk:
-            of_chunks = self._chunked_loss if torch.is_grad_enabled() else self._chunked_losses
-            losses = of_chunks(hidden_NC, self.lm_head.weight, targets_N, self.shape.loss_chunk)
+        table = TableGradient() if self._has_one_gradient_a_table() else None
+        hidden_NC, targets_N = self.hidden(tokens_BT, table=table).flatten(0, 1), targets_BT.flatten()
+        head, chunk = self.lm_head.weight, self.shape.loss_chunk
+        if chunk and torch.is_grad_enabled():
+            losses = self._chunked_loss(hidden_NC, head, targets_N, chunk, table)
+        elif chunk:
+            losses = self._chunked_losses(hidden_NC, head, targets_N, chunk)
         else:
             reduction = "none" if per_window else "mean"
             losses = F.cross_entropy(self.lm_head(hidden_NC), targets_N, reduction=reduction)
         if per_window:
             return losses.view(targets_BT.shape).mean(dim=1)
         return losses.mean()
+
+    def _has_one_gradient_a_table(self) -> bool:
+        """Whether the embedding adds to the head's gradient: a GPU would in no order, a graph has its way."""
+        return (
+            self.shape.tie_weights
+            and self.shape.loss_chunk > 0
+            and self.device.type == "cpu"
+            and torch.is_grad_enabled()
+            and not torch.compiler.is_compiling()
+        )
 
     def logits(self, tokens_BT: Tensor) -> Tensor:
         """Logits `[B, T, V]` of the token after each."""

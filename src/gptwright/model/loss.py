@@ -16,10 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gptwright.model.tied import TableGradient
 
-def chunked_cross_entropy(hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
-    """The mean cross-entropy in nats of targets under a linear head, `chunk` tokens at a time."""
-    mean: Tensor = _ChunkedCrossEntropy.apply(hidden_NC, weight_VC, targets_N, chunk)  # type: ignore[no-untyped-call]
+
+def chunked_cross_entropy(
+    hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int, table: TableGradient | None = None
+) -> Tensor:
+    """The mean cross-entropy in nats of targets under a linear head, `chunk` tokens at a time.
+
+    Args:
+        hidden_NC: what the head is given.
+        weight_VC: the head.
+        targets_N: ids.
+        chunk: tokens at a time.
+        table: takes the head's gradient, if its weight is the token embedding too; None hands it out.
+    """
+    mean: Tensor = _ChunkedCrossEntropy.apply(hidden_NC, weight_VC, targets_N, chunk, table)  # type: ignore[no-untyped-call]
     return mean
 
 
@@ -33,7 +45,14 @@ def chunked_losses(hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chun
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden_NC: Tensor, weight_VC: Tensor, targets_N: Tensor, chunk: int) -> Tensor:
+    def forward(  # noqa: PLR0917 - autograd passes all by position
+        ctx: Any,
+        hidden_NC: Tensor,
+        weight_VC: Tensor,
+        targets_N: Tensor,
+        chunk: int,
+        table: TableGradient | None,
+    ) -> Tensor:
         x_NC, w_VC = _as_multiplied(hidden_NC, weight_VC)
         total = torch.zeros((), dtype=torch.float32, device=hidden_NC.device)
         dx_NC, dw_VC = torch.empty_like(x_NC), torch.zeros_like(weight_VC)
@@ -43,14 +62,19 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for x_KC, targets_K, dx_KC in parts:
             total += _one_chunk(x_KC, w_VC, targets_K, dx_KC, dw_VC)
         ctx.save_for_backward(dx_NC, dw_VC)
-        ctx.dtype = hidden_NC.dtype
+        ctx.dtype, ctx.table = hidden_NC.dtype, table
         return total / len(targets_N)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dx_NC, dw_VC = ctx.saved_tensors
         scale = gradients[0] / len(dx_NC)
-        return dx_NC.to(ctx.dtype) * scale, dw_VC.mul_(scale), None, None
+        dhidden_NC = dx_NC.to(ctx.dtype) * scale
+        dw_VC.mul_(scale)
+        if ctx.table is None:
+            return dhidden_NC, dw_VC, None, None, None
+        ctx.table.leave(dw_VC)
+        return dhidden_NC, None, None, None, None
 
 
 def _one_chunk(x_KC: Tensor, w_VC: Tensor, targets_K: Tensor, dx_KC: Tensor, dw_VC: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from gptwright.data.tokenizers import Tokenizer
 from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import find_device
+from gptwright.hardware.heap import give_back_freed_memory
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
@@ -122,6 +123,9 @@ def build_session(
         dtype=config.dtype, compile_model=config.compile, device=device
     )
     allow_tf32(device)
+    if device.type == "cpu" and (config.loss_chunk or config.gradient_checkpointing):
+        # Who asks for a smaller step means the process's memory.
+        give_back_freed_memory()
     data = _checked_data(config, dataset_folder)
     shape = ModelShape.of(config, data.vocab_size)
     require_room(shape, config.sequences_per_step, world)
