@@ -169,7 +169,7 @@ class SuiteResult:
     def document(self) -> dict[str, Any]:
         """Everything as JSON."""
         return {
-            "schema": "gptwright.bench.gpu/1",
+            "schema": "gptwright.bench.suite/1",
             **asdict(self.peaks),
             "tabled_peak": self.tabled_peak,
             "tabled_name": self.tabled_name,

@@ -1,15 +1,15 @@
-"""What `bench gpu` runs, in the order in which it matters: models, ways to run them, and the race.
+"""Comparisons that keep a budget of minutes: models, ways to run them, and a race, what matters most first.
 
-The list is longer than ten minutes on an H100, so that a larger budget has something to do. What comes first
-answers the questions that were asked: as many tokens a second as nanoGPT and more, the share of the peak,
-the memory, and who is ahead after the same time.
+`gpu` has more than ten minutes on an H100 are enough for, so that a larger budget has something to do. What
+comes first answers the questions that were asked: as many tokens a second as nanoGPT and more, the share of
+the peak, the memory, and who is ahead after the same time. `baby-race` asks the last alone, of a CPU.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gptwright.bench.workloads import GPT2
+from gptwright.bench.workloads import BABY, CHARACTERS, GPT2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,8 @@ class Suite:
     """All of it.
 
     Attributes:
+        about: a line for people.
+        minutes: the budget, unless another is given.
         device: as the option `--device` has it.
         models: options by model, for both trainers.
         first: cases before the race.
@@ -89,6 +91,8 @@ class Suite:
         guess_seconds: of a run before any was seen, eager and compiled.
     """
 
+    about: str
+    minutes: float
     device: str
     models: Mapping[str, Mapping[str, Any]]
     first: tuple[Case, ...]
@@ -114,6 +118,8 @@ RECIPE = Case(model=SMALL, micro_batch=32, compiled=True, preset="fineweb-124m")
 MAIN = Case(model=SMALL, micro_batch=32, compiled=True)
 
 GPU = Suite(
+    about="124M and 350M on one GPU: speed, memory and a race",
+    minutes=10.0,
     device="cuda",
     models={
         SMALL: GPT2,
@@ -140,3 +146,23 @@ GPU = Suite(
         Case(model=SMALL, micro_batch=128, compiled=True),
     ),
 )
+
+CHARACTER_MODEL = "nanoGPT's Shakespeare model, 10.65M"
+BABY_RECIPE = Case(model=CHARACTER_MODEL, micro_batch=16, compiled=False, preset="shakespeare-baby")
+BABY_MAIN = Case(model=CHARACTER_MODEL, micro_batch=16, compiled=False)
+
+BABY_RACE = Suite(
+    about="nanoGPT's Shakespeare model, 6 × 384, on a CPU: the lower loss after 15 minutes each",
+    minutes=36.0,
+    device="cpu",
+    models={CHARACTER_MODEL: CHARACTERS | BABY},
+    first=(BABY_MAIN, BABY_RECIPE),
+    race=Race(ours=BABY_RECIPE, theirs=BABY_MAIN, seconds=900.0, eval_iters=20, spare_seconds=120.0),
+    later=(),
+    tokenizer="char",
+    warm_up=3,
+    last_step=10,
+    log_interval=1,
+)
+
+SUITES = {"gpu": GPU, "baby-race": BABY_RACE}

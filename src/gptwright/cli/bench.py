@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gptwright.bench.suite import SUITES, Suite
 from gptwright.bench.workloads import WORKLOADS
 from gptwright.cli.options import json_option, print_json
 from gptwright.errors import ConfigError
@@ -14,9 +15,8 @@ from gptwright.files import replace_text, unwritable_as_error
 if TYPE_CHECKING:
     from gptwright.bench.trainers import Others
 
-SUITE = "gpu"
 ABOUT = {name: work.about for name, work in WORKLOADS.items()}
-ABOUT[SUITE] = "all of it on one GPU, within --minutes and by itself"
+ABOUT |= {name: f"{suite.about}, within {suite.minutes:g} minutes" for name, suite in SUITES.items()}
 NAMES = "".join(f"\n      {name:<17} {about}" for name, about in ABOUT.items())
 
 
@@ -46,15 +46,13 @@ NAMES = "".join(f"\n      {name:<17} {about}" for name, about in ABOUT.items())
 @click.option(
     "--text",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What to train on, such as Tiny Shakespeare. Default: Python's standard library; for gpu, the source"
-    " of the installed packages too.",
+    help="What to train on, such as Tiny Shakespeare. Default: Python's standard library; for those with a"
+    " budget, the source of the installed packages too.",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="For gpu: what does not fit is left out and named.",
+    help="For the workloads that have a budget: what does not fit is left out and named.",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
 @json_option
@@ -63,20 +61,21 @@ def command(
     against: tuple[str, ...],
     rounds: int,
     text: Path | None,
-    minutes: float,
+    minutes: float | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Runs the workloads and prints a table of each."""
     others = _others(against)
-    if SUITE in workload:
+    asked = [name for name in workload if name in SUITES]
+    if asked:
         if len(workload) > 1 or others.hf_trainer:
             raise ConfigError(
-                f"{SUITE} takes no other workload and no hf-trainer beside it",
+                f"{asked[0]} takes no other workload and no hf-trainer beside it",
                 why="it shares its minutes out by itself",
-                fix=f"gptwright bench {SUITE} --against nanogpt=nanoGPT",
+                fix=f"gptwright bench {asked[0]} --against nanogpt=nanoGPT",
             )
-        document = _suite(others, minutes, text, as_json=as_json)
+        document = _suite(SUITES[asked[0]], others, minutes, text, as_json=as_json)
     else:
         document = _workloads(workload, others, rounds, text, as_json=as_json)
     if out is not None:
@@ -86,15 +85,16 @@ def command(
         print_json(document)
 
 
-def _suite(others: "Others", minutes: float, text: Path | None, *, as_json: bool) -> dict[str, Any]:
-    from gptwright.bench import suite
-    from gptwright.bench.gpu import run_suite
+def _suite(
+    suite: Suite, others: "Others", minutes: float | None, text: Path | None, *, as_json: bool
+) -> dict[str, Any]:
+    from gptwright.bench.budget import run_suite
     from gptwright.report.bench import show_suite
     from gptwright.report.terminal import console_for
 
     result = run_suite(
-        suite.GPU,
-        seconds=60 * minutes,
+        suite,
+        seconds=60 * (suite.minutes if minutes is None else minutes),
         nanogpt=others.nanogpt,
         text=text,
         said=lambda line: click.echo(line, err=True),

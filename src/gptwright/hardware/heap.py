@@ -1,8 +1,8 @@
 """The C library's heap on Linux, which by itself keeps what a training frees.
 
-glibc takes a large block from the system and gives it back when it is freed, but each block that it gives back
-teaches it to keep blocks of that size (up to 32 MiB) in its heap next time, and there one that is still in use
-holds all that lie below it. The step of a 124M model had 0.2 to 0.3 GiB of such memory (docs/performance.md).
+glibc takes a large block from the system and gives it back when it is freed, but each block that it gives
+back teaches it to keep blocks of that size (up to 32 MiB) in its heap next time, and there one that is still
+in use holds all that lie below it: 0.2 to 0.3 GiB in a step of 124M parameters (docs/performance.md).
 """
 
 import ctypes

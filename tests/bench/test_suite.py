@@ -13,9 +13,9 @@ import torch
 from rich.console import Console
 
 from gptwright.bench import suite
+from gptwright.bench.budget import run_suite
 from gptwright.bench.cases import step_seconds
 from gptwright.bench.found import NANOGPT, OURS, Measured, SuiteResult
-from gptwright.bench.gpu import run_suite
 from gptwright.bench.race import steps_in
 from gptwright.bench.results import Peaks
 from gptwright.bench.suite import GPU, Case, Race, Suite
@@ -29,6 +29,8 @@ TINY = {"block_size": 16, "n_layer": 1, "n_head": 2, "n_embd": 32, "dropout": 0.
 MAIN = Case(model="tiny", micro_batch=4, compiled=False)
 RECIPE = Case(model="tiny", micro_batch=4, compiled=False, preset="shakespeare")
 SMALL = Suite(
+    about="a model of next to nothing",
+    minutes=2.0,
     device="cpu",
     models={"tiny": TINY},
     first=(MAIN, RECIPE),
@@ -88,7 +90,7 @@ def text(tmp_path: Path) -> Path:
 def test_one_command_makes_a_file_and_tables(
     tmp_path: Path, place: Path, text: Path, gptwright: Command, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
-    monkeypatch.setattr(suite, "GPU", replace(SMALL, device=device))
+    monkeypatch.setitem(suite.SUITES, "gpu", replace(SMALL, device=device))
     out = tmp_path / "found.json"
     begin = time.perf_counter()
     answer = gptwright(
@@ -97,7 +99,7 @@ def test_one_command_makes_a_file_and_tables(
     assert answer.status == 0, answer.err
     assert time.perf_counter() - begin < 250
     found = json.loads(out.read_text())
-    assert found["schema"] == "gptwright.bench.gpu/1"
+    assert found["schema"] == "gptwright.bench.suite/1"
     assert found["machine"]["device"]
     assert found["matmul_flops"] > 1e8
     assert found["data"]["val_tokens"] > 1000
