@@ -1,7 +1,6 @@
 """Which dtype and whether to compile, over devices that this machine has not; and that autocast acts."""
 
 import importlib.util
-import shutil
 
 import pytest
 import torch
@@ -99,18 +98,18 @@ def test_bfloat16_that_would_be_emulated_is_refused(where: Device, name: str) ->
 
 @pytest.fixture
 def with_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "clang++" else None)
+    monkeypatch.setattr(precision, "try_compiler", lambda: (True, "g++ compiled"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
 
 @pytest.fixture
 def without_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(precision, "try_compiler", lambda: (False, NO_HEADERS))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 NO_TRITON = "the package triton is not installed"
-NO_COMPILER = "no C++ compiler is installed"
+NO_HEADERS = "g++ fails: 1:10: fatal error: Python.h: No such file"
 
 
 @pytest.mark.usefixtures("with_compilers")
@@ -137,7 +136,7 @@ def test_compilation_where_it_pays(request_: bool | str, where: Device, chosen: 
 
 
 @pytest.mark.usefixtures("without_compilers")
-@pytest.mark.parametrize(("where", "missing"), [(A100, NO_TRITON), (CPU, NO_COMPILER)])
+@pytest.mark.parametrize(("where", "missing"), [(A100, NO_TRITON), (CPU, NO_HEADERS)])
 def test_compilation_that_cannot_be_done_is_refused_only_when_asked_for(where: Device, missing: str) -> None:
     assert missing_compiler(where) == missing
     assert choose_compile(False, where) == (False, "asked for")
@@ -155,6 +154,12 @@ def test_a_card_older_than_triton_is_not_compiled_for() -> None:
     chosen, reason = choose_compile("auto", device("cuda", "Tesla P100-PCIE-16GB"))
     assert chosen is False
     assert "compute capability 7.0" in reason
+
+
+@pytest.mark.usefixtures("without_compilers")
+def test_triton_without_pythons_headers_is_missing_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert choose_compile("auto", A100) == (False, NO_HEADERS)
 
 
 @pytest.mark.usefixtures("without_compilers")

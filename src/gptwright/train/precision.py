@@ -7,7 +7,6 @@ picked where the hardware only emulates it: 7 to 9 times slower than float16 on 
 
 import contextlib
 import importlib.util
-import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import torch
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
+from gptwright.hardware.probe import try_compiler
 from gptwright.hardware.table import find_spec
 
 
@@ -88,14 +88,14 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
     Raises:
         DeviceError: it is asked for and the compiler that it needs is missing.
     """
-    missing = missing_compiler(device)
-    if request == "auto":
-        if device.type == "cuda":
-            return (False, missing) if missing else (True, "nanoGPT's choice on a GPU")
-        if device.type == "cpu":
-            return False, "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs"
+    if request == "auto" and device.type == "cpu":
+        return False, "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs"
+    if request == "auto" and device.type != "cuda":
         return False, "it has not been tried on Apple GPUs"
-    if request and missing:
+    missing = missing_compiler(device) if request else None
+    if request == "auto":
+        return (False, missing) if missing else (True, "nanoGPT's choice on a GPU")
+    if missing:
         raise DeviceError(
             f"compile = True cannot be done here: {missing}",
             why="torch.compile generates code and compiles it on this machine",
@@ -105,16 +105,20 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
 
 
 def missing_compiler(device: Device) -> str | None:
-    """What torch.compile would need on this device and does not find, if anything."""
+    """What torch.compile would need on this device and does not find, if anything.
+
+    A GPU needs a compiler too: Triton builds what starts its kernels against Python's headers.
+    """
+    if device.type not in ("cuda", "cpu"):
+        return None
     if device.type == "cuda":
         known = find_spec(device.name)
         if known is not None and not known.spec.compiles:
             return f"Triton has no kernels for {known.spec.name}: it needs compute capability 7.0"
-        return None if importlib.util.find_spec("triton") else "the package triton is not installed"
-    if device.type == "cpu":
-        found = any(shutil.which(compiler) for compiler in ("g++", "clang++", "c++", "cl"))
-        return None if found else "no C++ compiler is installed"
-    return None
+        if importlib.util.find_spec("triton") is None:
+            return "the package triton is not installed"
+    works, seen = try_compiler()
+    return None if works else seen
 
 
 def allow_tf32(device: Device) -> None:
