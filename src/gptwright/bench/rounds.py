@@ -107,7 +107,7 @@ def _row(
         trainer=trainer.name,
         runs=tuple(own),
         tokens_per_second=config.sequences_per_step * config.block_size / step,
-        fraction_of_peak=None if trainer.preset or trainer.below_float32 else seconds_at_peak / step,
+        fraction_of_peak=None if trainer.preset else seconds_at_peak / step,
         wall_seconds=statistics.median(run.wall_seconds for run in own),
         peak_bytes=statistics.median(run.peak_bytes for run in own),
         val_loss=statistics.median(run.val_loss for run in own),

@@ -28,14 +28,12 @@ class Trainer:
         command: the process, without options.
         options: beside the workload's.
         preset: a recipe of its own, instead of the workload's options.
-        below_float32: whether it multiplies matrices in less than a CPU's peak is measured in.
     """
 
     name: str
     command: tuple[str, ...]
     options: Mapping[str, object] = field(default_factory=dict)
     preset: str | None = None
-    below_float32: bool = False
 
     def run(self, workload: Workload, folder: Path, out_dir: str) -> Finished:
         """Does the workload as a process of its own.
@@ -55,10 +53,12 @@ def as_arguments(options: Mapping[str, object]) -> list[str]:
     return [f"--{name}={value}" for name, value in options.items()]
 
 
-def ours(workload: Workload) -> Trainer:
-    """gptwright with its own choices."""
+def ours(workload: Workload) -> list[Trainer]:
+    """gptwright with its own choices, and with what the workload has for less memory."""
     command = (sys.executable, "-m", "gptwright", "train")
-    return Trainer(name="gptwright", command=command, preset=workload.preset)
+    own = Trainer(name="gptwright", command=command, preset=workload.preset)
+    less = Trainer(name="gptwright, less memory", command=command, options=workload.less_memory)
+    return [own, less] if workload.less_memory else [own]
 
 
 def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:
@@ -115,7 +115,6 @@ def hf_trainer(workload: Workload) -> list[Trainer]:
             name=f"HF Trainer {mode}{', bf16' if bf16 else ''}",
             command=(sys.executable, "-m", "gptwright.bench.hf_trainer"),
             options={"compile": mode == "compiled", "bf16": bf16},
-            below_float32=bf16,
         )
         for mode in modes(workload)
     ]
@@ -147,7 +146,7 @@ class Others:
 
 def trainers_for(workload: Workload, others: Others) -> Iterable[Trainer]:
     """Ours first, then the others."""
-    yield ours(workload)
+    yield from ours(workload)
     if others.nanogpt is not None:
         yield from nanogpt(workload, others.nanogpt)
     if others.hf_trainer:
