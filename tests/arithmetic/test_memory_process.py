@@ -34,6 +34,8 @@ def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int
         "block_size": shape.block_size,
         "vocab_size": shape.vocab_size,
         "dropout": shape.dropout,
+        "loss_chunk": shape.loss_chunk,
+        "gradient_checkpointing": shape.gradient_checkpointing,
         "batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
         "dtype": "float32",
@@ -50,7 +52,15 @@ def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int
 
 
 def shape(
-    n_layer: int, n_head: int, n_embd: int, block_size: int, vocab_size: int, dropout: float = 0.0
+    n_layer: int,
+    n_head: int,
+    n_embd: int,
+    block_size: int,
+    vocab_size: int,
+    *,
+    dropout: float = 0.0,
+    chunk: int = 0,
+    checkpointing: bool = False,
 ) -> ModelShape:
     return ModelShape(
         n_layer=n_layer,
@@ -61,6 +71,8 @@ def shape(
         bias=False,
         tie_weights=True,
         dropout=dropout,
+        loss_chunk=chunk,
+        gradient_checkpointing=checkpointing,
     )
 
 
@@ -70,6 +82,7 @@ TRAININGS = [
     (shape(4, 4, 256, 256, 8000), 16, 1),  # logits with a mapping of their own
     (shape(2, 4, 64, 256, 50304), 4, 2),  # nearly all of it logits
     (shape(4, 4, 128, 64, 65), 64, 4),  # old gradients among the activations
+    (shape(4, 4, 256, 256, 8000, chunk=64, checkpointing=True), 16, 1),  # all given back that can be
     (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
 ]
 

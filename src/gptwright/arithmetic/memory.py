@@ -38,7 +38,9 @@ COMPILER = 151 * MIB
 # how much the process grew beyond its tensors, as a share of those in the heap: a median of 0.22 without
 # accumulation and 0.40 with it, where old gradients lie among activations (20 trainings, glibc 2.36).
 # With MALLOC_MMAP_THRESHOLD_=65536 the gaps are gone and the tensors alone are right within 1 %.
+# A run that is asked to save memory has mappings from `GIVEN_BACK` up (`gptwright.hardware.heap`).
 OWN_MAPPING = 32 * MIB
+GIVEN_BACK = MIB
 HEAP_GAPS = {1: 0.22, 2: 0.4}
 
 PHASES = {
@@ -154,7 +156,13 @@ def _heap_bytes(step: Step, moment: Moment) -> int:
     """Bytes of tensors that malloc keeps in its heap: all but a token table or logits that are too large.
 
     Logits and their gradients, three tensors at most, count until they are too large and no further after.
+    Where freed memory is given back, activations count by the size of one copy of the residual stream, and
+    blocks' weights by that of their smallest matrix.
     """
+    if step.shape.saves_memory:
+        activations = moment.activations if FLOAT * step.channels < GIVEN_BACK else 0
+        small = FLOAT * step.shape.n_embd**2 < GIVEN_BACK
+        return activations + (3 * FLOAT * step.counted.blocks if small else 0)
     tensors = 3 * FLOAT * step.counted.total + moment.total
     heap = tensors - moment.logits + min(moment.logits, 3 * OWN_MAPPING)
     if FLOAT * step.counted.token_embedding >= OWN_MAPPING:

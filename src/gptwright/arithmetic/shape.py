@@ -45,6 +45,11 @@ class ModelShape:
             float32_attention=config.attention_dtype == "float32",
         )
 
+    @property
+    def saves_memory(self) -> bool:
+        """Whether a step is asked to be smaller than it would be."""
+        return self.loss_chunk > 0 or self.gradient_checkpointing
+
     def count_parameters(self) -> ParameterCount:
         """How many parameters the model has, without building it."""
         return count_parameters(

@@ -8,9 +8,10 @@ in use holds all that lie below it: 0.2 to 0.3 GiB in a step of 124M parameters 
 import ctypes
 import sys
 
+from gptwright.arithmetic.memory import GIVEN_BACK
+
 # mallopt's name for the size from which blocks come from the system; setting it ends the learning.
 M_MMAP_THRESHOLD = -3
-LARGE = 1 << 20
 
 
 def give_back_freed_memory() -> bool:
@@ -18,4 +19,4 @@ def give_back_freed_memory() -> bool:
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    return mallopt is not None and bool(mallopt(M_MMAP_THRESHOLD, LARGE))
+    return mallopt is not None and bool(mallopt(M_MMAP_THRESHOLD, GIVEN_BACK))

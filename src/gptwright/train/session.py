@@ -123,11 +123,10 @@ def build_session(
         dtype=config.dtype, compile_model=config.compile, device=device
     )
     allow_tf32(device)
-    if device.type == "cpu" and (config.loss_chunk or config.gradient_checkpointing):
-        # Who asks for a smaller step means the process's memory.
-        give_back_freed_memory()
     data = _checked_data(config, dataset_folder)
     shape = ModelShape.of(config, data.vocab_size)
+    if device.type == "cpu" and shape.saves_memory:
+        give_back_freed_memory()
     require_room(shape, config.sequences_per_step, world)
     cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
     world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
