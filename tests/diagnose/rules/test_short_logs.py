@@ -70,8 +70,9 @@ def test_many_tall_spikes_in_a_short_log(tmp_path: Path) -> None:
 
 
 def test_an_mfu_above_the_device_may_be_relative_to_it(tmp_path: Path) -> None:
-    """A changed nanochat prints 74 % of the A100 that it runs on; read as a share of an H100 it"
-    " would be 235 %."""
+    """A changed nanochat prints 74 % of the A100 that it runs on; read as a share of an H100 it
+    would be 235 %.
+    """
     line = (
         "step {:05d}/21400 (0.02%) | loss: {:.6f} | lrm: 1.00 | dt: 990.00ms | tok/sec: 529,882 |"
         " mfu: 74.13 |"
