@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptwright.config.ingredients import GPT2, MODERN, Ingredients
-from gptwright.errors import ConfigError
+from gptwright.errors import ConfigError, RunFailedError
 from gptwright.model.drawing import SamplingOptions, next_token
 from gptwright.model.generate import Batch, Stream, generate, window_start
 from gptwright.model.gpt import GPT
@@ -25,6 +25,16 @@ LOGITS = torch.tensor([2.0, -1.0, 0.5, 1.5, -3.0, 0.0, 1.0, -0.5])
 def test_keeping_no_token_is_refused(kept: int) -> None:
     with pytest.raises(ConfigError, match=rf"top_k = {kept} is not a number from 1 up"):
         SamplingOptions(top_k=kept)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_logits_that_are_not_finite_are_the_models_failure(bad: float, temperature: float) -> None:
+    logits = LOGITS.clone()
+    logits[3] = bad
+    options = SamplingOptions(temperature=temperature)
+    with pytest.raises(RunFailedError, match=r"the largest logit of the model is (nan|inf)[\s\S]*checkpoint"):
+        next_token(logits, options, torch.Generator())
 
 
 @given(length=st.integers(1, 5000), block_size=st.integers(1, 1100))

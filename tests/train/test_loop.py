@@ -146,6 +146,16 @@ def test_a_run_whose_weights_give_no_number_at_the_end_has_failed(
     assert RunFolder(out).pointed("last") != "step-00000006"
 
 
+def test_it_goes_on_from_the_last_weights_that_were_evaluated(
+    tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
+) -> None:
+    """A checkpoint from before the first refused update may have the weights that made it refuse."""
+    out = tmp_path / "run"
+    train(tiny | {"max_iters": "4", "eval_interval": "1"}, out)
+    with pytest.raises(RunFailedError, match=r"resume .* --checkpoint=step-00000004 --learning_rate"):
+        resume(out, allow_lr_jump=True, max_iters="9", learning_rate="1e30", decay_lr="False", grad_clip="0")
+
+
 def test_the_best_checkpoint_outlives_newer_ones(
     tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
 ) -> None:

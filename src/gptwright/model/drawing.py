@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gptwright.errors import ConfigError
+from gptwright.errors import ConfigError, RunFailedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +47,22 @@ class SamplingOptions:
 
 
 def next_token(logits_V: Tensor, options: SamplingOptions, generator: torch.Generator) -> int:
-    """Draws one id from logits `[V]` on the CPU: temperature first, then top-k, then top-p."""
+    """Draws one id from logits `[V]` on the CPU: temperature first, then top-k, then top-p.
+
+    Raises:
+        RunFailedError: the largest logit is NaN or infinite.
+    """
+    largest = logits_V.max()
+    if not math.isfinite(largest):
+        raise RunFailedError(
+            f"the largest logit of the model is {float(largest)}, so no token can be drawn",
+            why="its weights are those of a run that ended in NaN or infinity",
+            fix="another checkpoint, such as --checkpoint=best, or a run with a lower --learning_rate",
+        )
     if options.temperature == 0:
         return int(logits_V.argmax())
     # The likeliest stays at 0 however small the temperature is; dividing first would overflow.
-    logits_V = ((logits_V - logits_V.max()).double() / options.temperature).float()
+    logits_V = ((logits_V - largest).double() / options.temperature).float()
     if options.top_k is not None and options.top_k < logits_V.numel():
         kth = logits_V.topk(options.top_k).values[-1]
         logits_V = logits_V.masked_fill(logits_V < kth, -torch.inf)

@@ -265,7 +265,9 @@ class Trainer:
         before = self.state.rollbacks
         back = roll_back(self.run_folder, self.session, self.state, first=first, last=last) if may else None
         if back is None:
-            self._fail(last, reason, before)
+            good = before_trouble(self.run_folder, first)
+            why = "the weights are those from before that update, but going on would not help"
+            self._fail(last, reason, before, why=why, good=good[-1] if good else None)
         self.state = back.state
         if self.metrics is not None:
             self.metrics.cut(back.loaded.metrics_bytes)
@@ -288,29 +290,28 @@ class Trainer:
     def _require_finite(self) -> None:
         """Ends a run as failed whose weights give NaN or infinity, however few updates were refused."""
         loss = self._val_loss
-        if loss is not None and not math.isfinite(loss):
-            why = "the weights give NaN or infinity, so this is no model to use"
-            self._fail(self.state.step, f"the validation loss is {loss}", self.state.rollbacks, why=why)
+        if loss is None or math.isfinite(loss):
+            return
+        best = self.run_folder.pointed("best")
+        self._fail(
+            self.state.step,
+            f"the validation loss is {loss}",
+            self.state.rollbacks,
+            why="the weights give NaN or infinity, so this is no model to use",
+            good=best if best in self.run_folder.checkpoint_names() else None,
+        )
 
-    def _fail(
-        self,
-        step: int,
-        reason: str,
-        rollbacks: int,
-        *,
-        why: str = "the weights are those from before that update, but going on would not help",
-    ) -> NoReturn:
+    def _fail(self, step: int, reason: str, rollbacks: int, *, why: str, good: str | None) -> NoReturn:
+        """Ends the run in an error that says what happened and how to go on from the checkpoint `good`."""
         if not self.session.world.is_first:
             raise PeerFailedError("rank 0 says why")
         self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
         path, rate = self.run_folder.path, self.config.learning_rate / 2
-        began = trouble_began(self.state.skipped)
-        good = before_trouble(self.run_folder, step if began is None else began)
         raise RunFailedError(
             f"{reason} at step {step}"
             + (f", after {rollbacks} rollback{'s' * (rollbacks != 1)}" if rollbacks else ""),
             why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
-            fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good[-1]}"
+            fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good}"
             f" --learning_rate={rate:g}`"
             if good
             else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",

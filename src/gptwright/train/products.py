@@ -14,7 +14,7 @@ Cost: nothing on a CPU without bfloat16; else rounds of all ways until `SECONDS`
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
+from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.gpt import GPT
 from gptwright.train.precision import Precision
 from gptwright.train.threads import using_threads
@@ -131,39 +132,50 @@ def seconds_of_ways(
     """
     rounds: list[dict[Way, float]] = []
     with using_threads(1), torch.random.fork_rng(devices=[]):
+        # What torch loads with the first pass of a process is no cost of a way.
+        nothing = _Parts(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), rows=1)
         for way in ways:
-            # What torch loads with the first pass of a process is no cost of a way.
-            _pass(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), way, device, rows=1)()
-        begin = time.perf_counter()
-        passes = {way: _pass(shape, way, device, rows) for way in ways}
+            nothing.seconds_a_token(way, device)
+        begin, parts = time.perf_counter(), _Parts(shape, rows)
         while not rounds or (len(rounds) < MOST_ROUNDS and time.perf_counter() - begin < budget):
-            rounds.append({way: timed() for way, timed in passes.items()})
+            rounds.append({way: parts.seconds_a_token(way, device) for way in ways})
     counted = rounds[1:] or rounds
     return {way: min(round_[way] for round_ in counted) for way in ways}
 
 
-def _pass(shape: ModelShape, way: Way, device: Device, rows: int) -> Callable[[], float]:
-    """A function that times a block and the head, and gives seconds a token of the whole model."""
-    model = GPT(replace(shape, n_layer=1, float32_attention=way.float32_attention))
-    precision = Precision(device, way.dtype)
-    rows = max(1, min(rows, BLOCK_TOKENS // shape.block_size))
-    context = min(shape.block_size, BLOCK_TOKENS)
-    block = model.transformer["h"][0]  # type: ignore[index]
-    x_BTC = torch.randn(rows, context, shape.n_embd, requires_grad=True)
-    head_NC = torch.randn(min(rows * context, HEAD_TOKENS), shape.n_embd, requires_grad=True)
-    targets_N = torch.zeros(len(head_NC), dtype=torch.int64)
+class _Parts:
+    """A block and the output head of a model, with what goes into them.
 
-    def timed() -> float:
-        start = time.perf_counter()
+    Args:
+        shape: of the model.
+        rows: sequences of a micro-batch; fewer where their tokens are too many.
+    """
+
+    def __init__(self, shape: ModelShape, rows: int) -> None:
+        self.n_layer = shape.n_layer
+        self.model = GPT(replace(shape, n_layer=1))
+        (self.block,) = self.model.transformer["h"].children()
+        rows = max(1, min(rows, BLOCK_TOKENS // shape.block_size))
+        context = min(shape.block_size, BLOCK_TOKENS)
+        self.x_BTC = torch.randn(rows, context, shape.n_embd, requires_grad=True)
+        self.head_NC = torch.randn(min(rows * context, HEAD_TOKENS), shape.n_embd, requires_grad=True)
+        self.targets_N = torch.zeros(len(self.head_NC), dtype=torch.int64)
+
+    def seconds_a_token(self, way: Way, device: Device) -> float:
+        """Of the whole model's forward and backward pass."""
+        precision = Precision(device, way.dtype)
+        attention = self.block.get_submodule("attn")
+        assert isinstance(attention, CausalSelfAttention)
+        attention.in_float32 = way.float32_attention
+        begin = time.perf_counter()
         with precision.autocast():
-            y_BTC = block(x_BTC, layer=0, rotary=model.rotary)
+            y_BTC = self.block(self.x_BTC, layer=0, rotary=self.model.rotary)
         torch.autograd.backward(y_BTC, torch.ones_like(y_BTC))
         middle = time.perf_counter()
         with precision.autocast():
-            loss = F.cross_entropy(model.lm_head(head_NC), targets_N)
+            loss = F.cross_entropy(self.model.lm_head(self.head_NC), self.targets_N)
         torch.autograd.backward(loss)
         end = time.perf_counter()
-        model.zero_grad(set_to_none=True)
-        return shape.n_layer * (middle - start) / (rows * context) + (end - middle) / len(head_NC)
-
-    return timed
+        self.model.zero_grad(set_to_none=True)
+        of_block, of_head = (middle - begin) / self.x_BTC[..., 0].numel(), (end - middle) / len(self.head_NC)
+        return self.n_layer * of_block + of_head

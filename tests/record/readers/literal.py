@@ -88,7 +88,12 @@ def _train(evidence: LogEvidence, log: Literal) -> list[str]:
     table, wrong = evidence.train, []
     for at in range(len(table)):
         line, step = int(table.line[at]), int(table.step[at])
-        if not (log.says(line, step) or _is_bar(evidence, log, line, step)):
+        if not (
+            log.says(line, step)
+            or _is_bar(evidence, log, line, step)
+            or _is_counted(evidence, log, line, step)
+            or _of_block(evidence, log, line, step)
+        ):
             wrong.append(f"line {line}: step {step}")
         for name in ("loss", "mfu", "learning_rate", "grad_norm", "tokens_per_second"):
             value = float(getattr(table, name)[at])
@@ -99,6 +104,26 @@ def _train(evidence: LogEvidence, log: Literal) -> list[str]:
         if table.loss_is_bad[at] and not log.says_none(line):
             wrong.append(f"line {line}: bad loss")
     return wrong
+
+
+def _is_counted(evidence: LogEvidence, log: Literal, line: int, step: int) -> bool:
+    """Whether a plain print's step is a number of its line beyond whole epochs of another, or is none."""
+    if evidence.format.name != "plain prints":
+        return False
+    if any("numbered" in name or "epochs" in name for name in evidence.hazards):
+        return True
+    numbers = log.numbers(line)
+    return any(of and (step - number) % of == 0 for number in numbers for of in numbers)
+
+
+def _of_block(evidence: LogEvidence, log: Literal, line: int, step: int) -> bool:
+    """Whether one of the lines above a plain print has its step."""
+    plain = evidence.format.name == "plain prints"
+    return plain and any(log.says(above, step) for above in range(max(1, line - PIECES), line))
+
+
+def _has_clock(log: Literal, line: int) -> bool:
+    return re.search(r"\d:\d\d:\d\d|elapsed|\ds\)|\| \d+\.\d\d\]", log.lines[line - 1]) is not None
 
 
 def _is_bar(evidence: LogEvidence, log: Literal, line: int, step: int) -> bool:
@@ -120,6 +145,10 @@ def _is_time(evidence: LogEvidence, log: Literal, at: int) -> bool:
         case "litgpt":
             accumulation = evidence.header.get("gradient_accumulation_steps")
             return log.says(line, seconds, (1e-3 * (accumulation.number if accumulation else 1.0),))
+        case "plain prints":
+            return (
+                log.says(line, seconds, (1.0, 1e-3)) or log.says(line, 1 / seconds) or _has_clock(log, line)
+            )
         case "gptwright":
             return log.says(line, seconds, (1.0, 1e-3))
         case "modded-nanogpt":
@@ -150,7 +179,14 @@ def _evals(evidence: LogEvidence, log: Literal) -> list[str]:
     for at in range(len(table)):
         line, step = int(table.line[at]), int(table.step[at])
         counted = each is not None and any(n // each.number == step for n in log.numbers(line))
-        if not (log.says(line, step) or step in steps or counted or _is_bar(evidence, log, line, step)):
+        if not (
+            log.says(line, step)
+            or step in steps
+            or counted
+            or _is_bar(evidence, log, line, step)
+            or _is_counted(evidence, log, line, step)
+            or _of_block(evidence, log, line, step)
+        ):
             wrong.append(f"line {line}: step {step} of an evaluation")
         for name in ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error"):
             value = float(getattr(table, name)[at])
@@ -165,6 +201,9 @@ def _facts(evidence: LogEvidence, log: Literal) -> list[str]:
         if fact.origin is Origin.DERIVED or isinstance(fact.value, bool | str) or fact.value is None:
             continue
         line = int(fact.source.removeprefix("log:"))
+        # A plain print's epochs may stand lines above the length of one.
+        if fact.name == "planned_steps" and evidence.format.name == "plain prints":
+            continue
         if not _is_said(fact, log, line):
             wrong.append(f"line {line}: {fact.name} {fact.value}")
     return wrong
@@ -190,6 +229,8 @@ def _factors(evidence: LogEvidence, name: str) -> tuple[float, ...]:
     devices = evidence.header.get("world_size")
     if name == "mfu":
         return (1.0, 1e-2)
+    if name == "loss" and evidence.format.name == "plain prints":
+        return (1.0, math.log(2))
     if name == "tokens_per_second":
         return (1.0, devices.number if devices else 1.0)
     return (1.0,)

@@ -172,7 +172,9 @@ def test_a_log_cut_at_any_byte_says_nothing_false(sample: Sample) -> None:
         known_steps(evidence, sample)
         for name, fact in {**evidence.header, **evidence.settings}.items():
             if name not in ("planned_steps", "tokens_per_step", "peak_memory_bytes", "world_size", *derived):
-                assert fact.value == {**sample.header, **sample.settings}[name], name
+                said = {**sample.header, **sample.settings}[name]
+                # How many passes were made is what the last line says.
+                assert fact.value <= said if name == "epochs" else fact.value == said, name
 
 
 def partial(sample: Sample, lines: int) -> Sample:

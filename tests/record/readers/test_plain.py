@@ -209,3 +209,35 @@ def test_the_time_of_a_step_from_a_clock(line: str, seconds: float) -> None:
         day = t % 86_400
         text += line.format(n=n, l=9 - n / 100, t=t, h=day // 3600, m=day // 60 % 60, s=day % 60) + "\n"
     np.testing.assert_allclose(read(text).train.seconds[1:], seconds)
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("{n} iterations -- validation loss {l}", 100),
+        ("{n}/13000 (epoch 0.5), train_loss = {l}, grad/param norm = 5.2e-03, time/batch = 0.12s", 100),
+        (
+            "2024-02-01 12:00:01.123\thost:0\tINFO\t[step={n}/1000]\n    train/CrossEntropyLoss={l}",
+            100,
+        ),
+        ("=== Step {n} ===\ntrain loss: {l}\nlr: 0.0006", 100),
+        ("loss: {l}", 1),
+    ],
+)
+def test_where_a_counter_stands_elsewhere(line: str, step: int) -> None:
+    log = read("".join(line.format(n=100 * n, l=f"{9 - 0.5 * n:.3f}") + "\n" for n in range(1, 7)))
+    table = log.evals if "validation" in line else log.train
+    losses = log.evals.val_loss if "validation" in line else log.train.loss
+    assert list(table.step) == [step * n for n in range(1, 7)]
+    assert list(losses) == [8.5, 8.0, 7.5, 7.0, 6.5, 6.0]
+
+
+def test_a_table_of_fastai() -> None:
+    log = read(
+        "epoch     train_loss  valid_loss  accuracy  time    \n"
+        "0         4.512345    4.312345    0.256789  12:34     \n"
+        "1         4.112345    4.012345    0.286789  12:33     \n"
+    )
+    assert list(log.train.loss) == [4.512345, 4.112345]
+    assert list(log.evals.val_loss) == [4.312345, 4.012345]
+    assert log.header["epochs"].value == 2

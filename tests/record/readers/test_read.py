@@ -166,7 +166,7 @@ def test_no_line_however_long_takes_a_second(part: str) -> None:
 
 
 def test_lines_that_only_begin_like_a_trainers_are_no_run(tmp_path: Path) -> None:
-    line = "I0704 22:15:42 train_gpu.py:303] [21500] | gnorm 0.25 lr 0.000223 | loss 7.64 | pplx 2081.29\n"
+    line = "iter 21500: gnorm 0.25 lr 0.000223, the next shard is read\n"
     (tmp_path / "log.txt").write_text(10 * line)
     with pytest.raises(RunError, match="known from any trainer's log"):
         read_log(tmp_path / "log.txt")

@@ -163,8 +163,9 @@ def _memorizes(y: Floats, train: Floats, at: Floats, together: int) -> bool:
 
 
 def _turns_among_few(y: Floats, train: Floats, best: int) -> bool:
-    """Whether a handful of evaluations, as of epochs, rises to its end while training loss falls on"
-    " by far more."""
+    """Whether a handful of evaluations, as of epochs, rises to its end while training loss falls on
+    by far more.
+    """
     if len(y) - 1 - best < FEW_IN_A_ROW or not np.isfinite(train).all() or best < 1:
         return False
     rise, fall = float(y[-1] - y[best]), float(train[best] - train[-1])

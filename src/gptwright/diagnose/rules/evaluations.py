@@ -96,18 +96,15 @@ def _memorized(reading: Reading) -> Iterator[Verdict]:
         Severity.WARNING,
         Confidence.LIKELY,
         f"Validation is {val.value[last]:.4f} and training {train.value[last]:.4f} at"
-        f" {reading.at(int(val.step[last]))},"
-        f" both evaluated alike: a gap of {gap:.1f} nats is memorized text. Validation rose by"
-        f" {rise:.2f} since"
-        f" {reading.at(int(val.step[0]))} while training fell by {fall:.2f}; its best is before the"
-        f" first of these"
-        f" {len(val)} evaluations or at {reading.at(int(val.step[best]))}.",
+        f" {reading.at(int(val.step[last]))}, both evaluated alike: a gap of {gap:.1f} nats is memorized"
+        f" text. Validation rose by {rise:.2f} since {reading.at(int(val.step[0]))} while training fell by"
+        f" {fall:.2f}; its best is before the first of these {len(val)} evaluations or at"
+        f" {reading.at(int(val.step[best]))}.",
         [val.fact(0), val.fact(last), train.fact(0), train.fact(last)],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
         actions=[
             Action(
-                "Evaluate from the start and far more often (eval_interval), and keep the checkpoint"
-                " of the best."
+                "Evaluate from the start and far more often (eval_interval), and keep the best checkpoint."
             ),
             _against_memorizing(reading),
         ],

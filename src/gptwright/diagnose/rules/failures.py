@@ -214,9 +214,8 @@ def _halved(micro: int) -> str:
     if micro > 1:
         return "halve batch_size and double gradient_accumulation_steps."
     return (
-        "batch_size is 1 already, so take a shorter block_size, a smaller model, or compute the"
-        " blocks again in the"
-        " backward pass (gradient checkpointing)."
+        "batch_size is 1 already, so take a shorter block_size, a smaller model, or compute the blocks"
+        " again in the backward pass (gradient checkpointing)."
     )
 
 

@@ -36,9 +36,9 @@ IN_NATS = {"perplexity": "its logarithm is the loss", "bits": "times 0.693 it is
 MANY_SPIKES = 3
 # Of a short log, one line in so many.
 MANY_AMONG = 20
-# A loss with so many decimals never comes out the same twice while a model learns; so many lines are no
-# chance.
-DECIMALS_OF_NOISE, SAME_LINES = 3, 20
+# A loss of so many digits never comes out the same twice while a model learns; so many lines are no chance.
+# One near 0, as 0.012, has fewer, and a text that is known by heart stays there.
+DIGITS_OF_NOISE, SAME_LINES = 4, 20
 
 
 def scaled_loss(reading: Reading) -> Iterator[Verdict]:
@@ -159,9 +159,9 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         Severity.ERROR,
         Confidence.LIKELY,
         f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
-        f" {reading.at(int(half.step[0]))}: no"
-        f" progress below the level of token frequencies alone ({UNIGRAM_SHARE * uniform.number:.1f} and more"
-        f" of {uniform.text}). The model has learned no context.",
+        f" {reading.at(int(half.step[0]))}: no progress below the level of token frequencies alone"
+        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned no"
+        " context.",
         [
             half.fact(0),
             loss.fact(len(loss) - 1),
@@ -194,8 +194,8 @@ def _same_throughout(reading: Reading) -> Verdict | None:
     last = float(loss.value[-1])
     changed = np.flatnonzero(loss.value != last)
     first = int(changed[-1]) + 1 if len(changed) else 0
-    decimals = len(f"{last!r}".partition(".")[2])
-    if len(loss) - first < SAME_LINES or decimals < DECIMALS_OF_NOISE:
+    digits = len(f"{last!r}".replace(".", "").lstrip("0"))
+    if len(loss) - first < SAME_LINES or digits < DIGITS_OF_NOISE:
         return None
     uniform = uniform_loss(reading)
     return finding(
@@ -203,9 +203,8 @@ def _same_throughout(reading: Reading) -> Verdict | None:
         Severity.ERROR,
         Confidence.CERTAIN,
         f"The loss is exactly {last!r} in every line from {reading.at(int(loss.step[first]))} to"
-        f" {reading.at(int(loss.step[-1]))}: batches differ, so a loss that never moves comes from"
-        f" weights that"
-        " no update reaches and from outputs that ignore the input.",
+        f" {reading.at(int(loss.step[-1]))}: batches differ, so a loss that never moves comes from weights"
+        " that no update reaches and from outputs that ignore the input.",
         [loss.fact(first), loss.fact(len(loss) - 1), uniform, *reading.settings.facts("learning_rate")],
         causes=[
             Cause(

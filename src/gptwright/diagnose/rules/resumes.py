@@ -198,11 +198,9 @@ def resume_jump(reading: Reading) -> Iterator[Verdict]:
         "resume-jump",
         Severity.WARNING,
         Confidence.LIKELY,
-        f"The loss was {jump.before:.2f} before the run was resumed at"
-        f" {reading.at(int(train.step[after]))} (line"
-        f" {jump.event.line}) and {jump.after:.2f} behind it, {jump.after - jump.before:.2f} higher;"
-        f" it {later}. A"
-        " run that goes on exactly has no such jump.",
+        f"The loss was {jump.before:.2f} before the run was resumed at {reading.at(int(train.step[after]))}"
+        f" (line {jump.event.line}) and {jump.after:.2f} behind it, {jump.after - jump.before:.2f} higher; it"
+        f" {later}. A run that goes on exactly has no such jump.",
         [
             logged("loss", float(train.loss[before]), int(train.line[before]), unit="nats"),
             logged("loss", float(train.loss[after]), int(train.line[after]), unit="nats"),
@@ -221,9 +219,8 @@ def resume_jump(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[
             Action(
-                "Evaluate the checkpoint before the first new step: if its loss is right, the"
-                " weights are, and"
-                " optimizer state, schedule or data are not."
+                "Evaluate the checkpoint before the first new step: if its loss is right, the weights are,"
+                " and optimizer state, schedule or data are not."
             )
         ],
     )

@@ -42,9 +42,15 @@ TRAIN = Columns(
     "train", *WHERE, "loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds"
 )
 EVAL = Columns("eval", *WHERE, "val_loss")
+# Losses of lines that say nothing else; they count where the log has no others.
+LOSSES_ALONE = Columns("alone", *(field.column for field in TRAIN.fields[:-1]), "clock_seconds")
+FEWEST_ALONE = 5
 # A counter that stands alone, and how many lines it may be the heading of.
-ALONE = re.compile(r"[\W_]{0,20}(?:epoch|ep|step|global|iter|iteration|batch|update)", re.IGNORECASE)
-LONGEST_HEADING, LONGEST_BLOCK = 60, 12
+ALONE = re.compile(
+    r"^[\W_]{0,20}(?:epoch|ep|step|global|iter|iteration|batch|update)|\[step=\d{1,12}/\d{1,12}[^\]]{0,20}\]$",
+    re.IGNORECASE,
+)
+LONGEST_HEADING, LONGEST_BLOCK = 100, 12
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
 NEVER = re.compile(r"(?!)")
@@ -122,7 +128,8 @@ class Prints:
         found = printed(text)
         if not (found.has_loss or found.has_val_loss):
             return self._begins(found, text, line) or self._setting(text, line)
-        if self._placed(found, line):
+        placed = self._placed(found, line)
+        if placed or (found.has_loss and not found.has_val_loss):
             self._build.hazards[IN_BITS] += found.in_bits
             more = (
                 step_seconds(text),
@@ -131,7 +138,7 @@ class Prints:
                 gradient_norm(text),
                 clock(text),
             )
-            self._rows(found, line, more)
+            self._rows(found, line, more, TRAIN if placed else LOSSES_ALONE)
             return True
         return self._setting(text, line)
 
@@ -146,16 +153,16 @@ class Prints:
         # A validation without a place is that of the steps before it.
         return said.counts or (said.has_val_loss and not said.has_loss and self._build.has_rows())
 
-    def _rows(self, said: Printed, line: int, more: tuple[float, ...]) -> None:
+    def _rows(self, said: Printed, line: int, more: tuple[float, ...], columns: Columns = TRAIN) -> None:
         where = (said.step, said.of, float(said.step_of_bar), said.epoch, said.epochs)
         if said.has_loss:
-            self._build.row(TRAIN, line, (*where, said.loss, *more))
+            self._build.row(columns, line, (*where, said.loss, *more))
         if said.has_val_loss:
             self._build.row(EVAL, line, (*where, said.val_loss))
 
     def _begins(self, said: Printed, text: str, line: int) -> bool:
         """Takes a line of a counter alone, which says where the lines under it are."""
-        if not said.counts or not ALONE.match(text) or len(text) > LONGEST_HEADING:
+        if not said.counts or not ALONE.search(text) or len(text) > LONGEST_HEADING:
             return False
         if not math.isnan(said.epoch):
             self._epoch, self._epochs = said.epoch, said.epochs
@@ -207,6 +214,13 @@ def _prints(build: Builder) -> Callable[[str, int], bool]:
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
     """Gives every row its step."""
+    alone = build.tables.pop(LOSSES_ALONE, None)
+    if alone is not None and not len(train) and len(alone) >= FEWEST_ALONE * (1 + len(TRAIN.fields)):
+        build.tables[TRAIN] = alone
+        train.read(build)
+        train["step"] = np.zeros(len(train))
+        _number(build, train, evals)
+        return None
     if not (len(train) or len(evals)):
         # A message of failure alone: whose trainer it is nothing says, and the config counts.
         return replace(PLAIN.format, name="messages alone", gpt2_shaped=True)

@@ -23,6 +23,12 @@ BATCH = re.compile(r"(?<![a-z/])(?:batch|ba)(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0
 BAR = re.compile(r"(?<![\d.])(\d{1,12})/(\d{1,12})\s{0,4}(?:\[[\d:?=.>]{2,60}|[━╸╺─]{3,60})")
 # gpt-2-simple: the step and the seconds since the start.
 CLOCKED = re.compile(r"^\W{0,4}\[(\d{1,12}) \| \d{1,12}\.\d\d\]")
+# `250 iterations -- validation loss 2.11`, and char-rnn's `100/13000 (epoch 0.1)`, at the start of a line.
+COUNTED = re.compile(
+    r"^\W{0,12}(?:after )?(\d{1,12}) (?:steps|iterations|iters|updates)(?![a-z])"
+    r"|^\W{0,4}(\d{1,12})/(\d{1,12}) \(epoch",
+    re.IGNORECASE,
+)
 # A pair by itself, as `[100/300]`, or behind the epoch, as fairseq has it.
 PAIR = re.compile(
     r"\[\s{0,8}(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})\s{0,2}\]|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)"
@@ -33,7 +39,7 @@ EPOCH = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(
-    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(loss|ppl|perplexity)"
+    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
     rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({LOSS})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
@@ -42,8 +48,10 @@ BOTH = re.compile(
     rf"(?<![a-z])train(?:ing)?{BETWEEN}({LOSS})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({LOSS})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
-RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?!\w)", re.IGNORECASE)
-NORM = re.compile(rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?!\w)", re.IGNORECASE)
+RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE)
+NORM = re.compile(
+    rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?![\w.]*[\w%])", re.IGNORECASE
+)
 SPEED_NAMED = re.compile(
     rf"(?<![a-z/])(?:tok(?:en)?s?)(?:/|[ _]per[ _]|_)s(?:ec(?:ond)?)?{BETWEEN}"
     r"((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])?(?![\w.])",
@@ -174,7 +182,7 @@ def printed(text: str) -> Printed:
     if epoch is not None:
         said.epoch = float(epoch[1])
         said.epochs = float(epoch[2]) if epoch[2] else math.nan
-    step = STEP.search(text) or CLOCKED.search(text)
+    step = STEP.search(text) or CLOCKED.search(text) or COUNTED.search(text)
     if step is None:
         rest = text[epoch.end() :] if epoch is not None else text
         step = BATCH.search(rest) or BAR.search(rest) or PAIR.search(rest)
@@ -197,7 +205,7 @@ def _losses(text: str, said: Printed) -> None:
         words = set(re.split(r"[ _/.-]+", f"{prefix} {suffix}".lower()))
         if words & OTHER:
             continue
-        into = said if name.lower() == "loss" else powers
+        into = said if name.lower().endswith("loss") else powers
         value = float(number)
         # `Train/Val Loss` is one of both; what it is of training is said first.
         if (words & VALIDATION or of_validation) and not words & TRAINING:

@@ -58,6 +58,7 @@ NAME = re.compile(
 )
 NUMBER = re.compile(LOSS)
 MOST_COLUMNS = 60
+GAP, FEWEST_PARTED = re.compile(r"\s{2,}"), 2
 
 
 class Table:
@@ -89,17 +90,26 @@ class Table:
                 names = [_plain(cell) for cell in self._cells(text)]
                 break
         else:
-            self._separator = " "
+            # fastai parts them by so many spaces that a name may hold one.
+            self._separator = "  " if len(GAP.split(text.strip())) > FEWEST_PARTED else " "
+            if self._separator == "  ":
+                self._keep([_plain(cell) for cell in self._cells(text)])
+                return
             names = [_plain(name) for name in NAME.findall(text)]
             if "".join(text.split()).lower() != "".join("".join(NAME.findall(text)).split()).lower():
                 return
             if not all(_known(name) for name in names):
                 return
+        self._keep(names)
+
+    def _keep(self, names: list[str]) -> None:
         counted = any(name in STEPS or name in EPOCHS for name in names)
         if counted and any(name in TRAIN or name in VAL for name in names) and len(names) <= MOST_COLUMNS:
             self._names = names
 
     def _cells(self, text: str) -> list[str]:
+        if self._separator == "  ":
+            return GAP.split(text.strip())
         if self._separator == " ":
             return text.replace("No log", "-").split()
         cells = text.split(self._separator)

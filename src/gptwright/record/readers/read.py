@@ -77,7 +77,7 @@ ENOUGH_BEGINNINGS = 400
 LINES_LOOKED_AT = 200_000
 HEADER_LINES = 20_000
 # A reader that gets less than this share of what the words of the lines tell is not the one whose log it is.
-TOO_LITTLE = 0.5
+TOO_LITTLE, FEWEST_TOLD = 0.5, 3
 # A wrapped log has no line over its width; a few may come from another window.
 LONGER_THAN_WRAPPED = 0.02
 NARROWEST = 20
@@ -157,13 +157,15 @@ def _recognized(sample: list[str]) -> Reader | None:
 
 
 def _plainly(sample: list[str], reader: Reader | None) -> Reader | None:
-    """The reader of plain prints, where it gets far more out of a log than the one whose lines"
-    " these may be."""
+    """The reader of plain prints, where it gets far more out of a log than one that knows no step of it."""
     beginning = sample[:HEADER_LINES]
-    told = _lines_of(PLAIN, beginning)
-    known = _lines_of(reader, beginning) if reader is not None and told else 0
-    if told and known < TOO_LITTLE * told:
-        return PLAIN
+    told = _lines_of(_read(PLAIN, beginning))
+    if told:
+        known = _read(reader, beginning) if reader is not None else Builder()
+        steps = any(columns.kind == "train" for columns in known.tables)
+        lines = _lines_of(known)
+        if not lines or (not steps and told >= FEWEST_TOLD and lines < TOO_LITTLE * told):
+            return PLAIN
     # A failure before the first step is all that some logs hold.
     return PLAIN if reader is None and _read(PLAIN, beginning).events else reader
 
@@ -187,10 +189,10 @@ def _rows_of(reader: Reader, sample: list[str]) -> int:
     return sum(len(rows) for rows in _read(reader, sample).tables.values())
 
 
-def _lines_of(reader: Reader, sample: list[str]) -> int:
-    """From how many lines of a sample a reader gets numbers."""
-    tables = _read(reader, sample).tables
-    return len({line for columns, rows in tables.items() for line in rows[:: 1 + len(columns.fields)]})
+def _lines_of(build: Builder) -> int:
+    """From how many lines numbers were got."""
+    tables = build.tables.items()
+    return len({line for columns, rows in tables for line in rows[:: 1 + len(columns.fields)]})
 
 
 def _read(reader: Reader, sample: list[str]) -> Builder:

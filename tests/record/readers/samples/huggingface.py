@@ -48,6 +48,7 @@ def hugging_face(*, strings: bool = False) -> Sample:
         f" 'train_loss': {shown(6.5)}, 'epoch': {shown(2.0)}}}",
         training_seconds=360.2,
     )
+    sample.header["epochs"] = 2.0
     return sample
 
 
@@ -78,6 +79,7 @@ def trainer_state() -> Sample:
             sample.say(f'      "step": {step}')
             sample.say("    }," if step < 100 else "    }")
             sample.evals.append({"line": line, "step": step, "val_loss": 3.2087})
+    sample.header["epochs"] = 2.0
     sample.say("  ],")
     sample.say('  "max_steps": 100,', planned_steps=100)
     sample.say('  "train_batch_size": 8,', micro_batch=8)
