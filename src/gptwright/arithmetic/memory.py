@@ -29,9 +29,10 @@ GIB = 2**30
 CUDA_OVERHEAD = 768 * MIB
 
 # A CPU's whole process is measured, so Python, torch and its threads count: resident after a training of next
-# to nothing with torch 2.13, and with torch.compile.
+# to nothing with torch 2.13, and with torch.compile. torch's checkpointing loads a part of the compiler.
 PROCESS = 278 * MIB
 COMPILER = 151 * MIB
+CHECKPOINTING = 80 * MIB
 
 # glibc's malloc gives tensors of 32 MiB and more a mapping of their own, and returns it; smaller ones share a
 # heap, in which freed gaps stay (aligned allocations obstruct their merging: glibc bug 30723). By
@@ -146,7 +147,7 @@ def _overhead(step: Step, moment: Moment) -> int:
     """What the process holds beside the tensors of a moment."""
     if step.device_kind == "cuda":
         return CUDA_OVERHEAD
-    process = PROCESS + (COMPILER if step.compiled else 0)
+    process = PROCESS + (COMPILER if step.compiled else CHECKPOINTING if step.checkpointing else 0)
     if step.device_kind == "mps":
         return process
     return process + int(_heap_bytes(step, moment) * HEAP_GAPS[min(step.accumulation, 2)])
