@@ -111,7 +111,7 @@ def _prepare(suite: Suite, folder: Path, text: Path | None, clock: _Clock) -> di
     out = prepare_data(folder, suite.tokenizer, source, split="hash", seconds=clock.left)
     dataset = open_dataset(str(out))
     return {
-        "source": "installed Python source" if text is None else str(text),
+        "source": "installed Python source" if text is None else text.name,
         "train_tokens": dataset.splits["train"].tokens,
         "val_tokens": dataset.splits["val"].tokens,
         "fingerprint": dataset.fingerprint,

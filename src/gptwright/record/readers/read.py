@@ -159,15 +159,16 @@ def _recognized(sample: list[str]) -> Reader | None:
 def _plainly(sample: list[str], reader: Reader | None) -> Reader | None:
     """The reader of plain prints, where it gets far more out of a log than one that knows no step of it."""
     beginning = sample[:HEADER_LINES]
-    told = _lines_of(_read(PLAIN, beginning))
-    if told:
-        known = _read(reader, beginning) if reader is not None else Builder()
-        steps = any(columns.kind == "train" for columns in known.tables)
-        lines = _lines_of(known)
-        if not lines or (not steps and told >= FEWEST_TOLD and lines < TOO_LITTLE * told):
-            return PLAIN
+    known = _read(reader, beginning) if reader is not None else Builder()
+    lines = _lines_of(known)
+    if lines and any(columns.kind == "train" for columns in known.tables):
+        return reader
+    plain = _read(PLAIN, beginning)
+    told = _lines_of(plain)
+    if told and (not lines or (told >= FEWEST_TOLD and lines < TOO_LITTLE * told)):
+        return PLAIN
     # A failure before the first step is all that some logs hold.
-    return PLAIN if reader is None and _read(PLAIN, beginning).events else reader
+    return PLAIN if reader is None and plain.events else reader
 
 
 def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
