@@ -2,7 +2,7 @@
 
 glibc takes a large block from the system and gives it back when it is freed, but each block that it gives
 back teaches it to keep blocks of that size (up to 32 MiB) in its heap next time, and there one that is still
-in use holds all that lie below it: 0.2 to 0.3 GiB in a step of 124M parameters (docs/performance.md).
+in use holds all that lie below it: 0.2 to 0.3 GiB in a step of 124M parameters (docs/lab-notes.md).
 """
 
 import ctypes
