@@ -34,7 +34,6 @@ def test_gradients_are_the_same_bits(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("captured")
-@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
 def test_compiled_they_are_the_same_to_rounding() -> None:
     shape = shape_of(gradient_checkpointing=True)
     model = vivid_model(shape)

@@ -87,7 +87,6 @@ def test_a_second_backward_pass_is_refused_and_not_wrong(tensors: tuple[Tensor, 
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
 @pytest.mark.parametrize("arch", ["gpt2", "modern"])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -122,7 +121,6 @@ def test_a_model_trains_as_with_all_logits(
     assert torch.allclose(each, whole(tokens, targets, per_window=True), atol=1e-5)
 
 
-@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
 @pytest.mark.parametrize("grad", [True, False])
 def test_what_is_compiled_does_not_grow_with_the_chunks(grad: bool) -> None:
     operations = []

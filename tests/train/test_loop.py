@@ -199,7 +199,6 @@ def test_bfloat16_learns_as_float32_does(tiny: dict[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("captured")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compilation on a CPU needs a C++ compiler")
-@pytest.mark.filterwarnings("default")  # the compiler's own libraries warn about themselves
 def test_a_compiled_model_makes_the_same_steps(tmp_path: Path, tiny: dict[str, str], train: Train) -> None:
     options = tiny | {"n_layer": "1", "max_iters": "4", "learning_rate": "1e-3", "min_lr": "1e-4"}
     train(options, tmp_path / "eager")
