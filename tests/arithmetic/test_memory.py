@@ -145,14 +145,25 @@ def test_dropout_keeps_a_byte_an_element_on_a_gpu() -> None:
     assert memory(dropped).activations - memory().activations == channels * (2 * 12 + 1)
 
 
-def test_dropout_on_a_cpu_keeps_factors_and_writes_attention_out() -> None:
+def test_dropout_on_a_cpu_keeps_a_byte_and_the_probabilities_of_what_is_seen() -> None:
     plain = shape(2, 4, 256, block_size=256, vocab_size=65)
     dropped = replace(plain, dropout=0.1)
     settings: dict[str, Any] = {"device_kind": "cpu", "dtype": "float32", "accumulation": 1}
     more = memory(dropped, 8, **settings).activations - memory(plain, 8, **settings).activations
-    channels, scores, log_sum_exp = 8 * 256 * 256, 8 * 4 * 256 * 256, 4 * 8 * 256 * 4
-    # the last mask goes before the peak, and the gradient that replaces it has its size
-    assert more == 2 * (12 * scores + 8 * channels - log_sum_exp) + 4 * channels
+    # two blocks of 128 queries, the first of which sees 128 keys and the second 256
+    channels, seen, log_sum_exp = 8 * 256 * 256, 8 * 4 * 128 * (128 + 256), 4 * 8 * 256 * 4
+    # the last mask goes before the peak, and a gradient as wide as the stream is there instead
+    assert more == 2 * (5 * seen - log_sum_exp) + (2 * 2 + 1 - 1 + 4) * channels
+
+
+def test_torchs_dropout_on_a_cpu_keeps_factors_and_all_probabilities() -> None:
+    plain = shape(2, 4, 256, block_size=256, vocab_size=65)
+    settings: dict[str, Any] = {"device_kind": "cpu", "dtype": "bfloat16", "accumulation": 1}
+    own, torchs = (
+        memory(replace(plain, dropout=0.1), 8, **(settings | {"dtype": dtype})).activations
+        for dtype in ("float32", "bfloat16")
+    )
+    assert torchs > own
 
 
 def test_attention_written_out_keeps_its_probabilities() -> None:

@@ -77,6 +77,7 @@ QUICK = [
     Case((3, 12, 768, 1024, 50304), 4, tied=False, accumulation=2, made_of=MODERN),
     Case((2, 12, 768, 1024, 50304), 12, accumulation=2, chunk=1024),
     Case((4, 4, 256, 256, 65), 4, gpu=False, float32_attention=True),
+    Case((3, 4, 256, 256, 65), 4, "float32", dropout=0.1, gpu=False),
 ]
 THOROUGH = [
     # GPT-2's sizes and nanoGPT's own configs
@@ -135,9 +136,13 @@ THOROUGH = [
     Case((3, 12, 768, 1024, 50304), 1, "float32", tied=False, chunk=128),
     Case((3, 12, 768, 1024, 50304), 4, "float16", tied=False, chunk=4096),
     Case((3, 12, 768, 512, 50304), 8, "float32", tied=False, accumulation=2, chunk=256, gpu=False),
-    # a CPU, where dropout keeps factors and writes attention out
+    # a CPU, where dropout is our own in float32, blocks of 128 queries, and keeps factors under autocast
     Case((3, 4, 256, 256, 8000), 4, "float32", gpu=False),
-    Case((3, 4, 256, 256, 65), 4, "float32", dropout=0.1, gpu=False),
+    Case((3, 4, 256, 64, 65), 8, "float32", dropout=0.1, gpu=False),
+    Case((3, 4, 256, 300, 65), 4, "float32", dropout=0.1, gpu=False),
+    Case((2, 12, 768, 1024, 65), 2, "float32", accumulation=2, dropout=0.1, gpu=False),
+    Case((6, 6, 384, 256, 65), 16, "float32", tied=False, dropout=0.2, gpu=False, made_of=MODERN),
+    Case((3, 4, 256, 512, 65), 4, "float32", dropout=0.1, gpu=False, checkpointing=True),
     Case((3, 4, 256, 256, 65), 4, dropout=0.1, gpu=False),
     Case((3, 8, 1024, 64, 1000), 1, "float32", fused_optimizer=False, gpu=False),
 ]

@@ -121,7 +121,7 @@ NO_HEADERS = "g++ fails: 1:10: fatal error: Python.h: No such file"
             "auto",
             CPU,
             False,
-            "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs",
+            "it takes up to a minute, and only small models' steps get shorter, by a tenth at most",
         ),
         ("auto", MPS, False, "it has not been tried on Apple GPUs"),
         (True, A100, True, "asked for"),

@@ -45,9 +45,12 @@ def _turned_bytes(step: Step) -> int:
     """What normalized or turned queries and keys are, beside the matrix product that still holds the values.
 
     Under autocast a norm's result is float32, and a fused kernel takes a 16-bit copy of what it is given; in
-    float32 it takes the result itself, which is counted with it.
+    float32 it takes the result itself, which is counted with it. Attention with our own dropout keeps copies
+    of what it is given, so that only a norm's result is left beside them.
     """
     made_of = step.shape.ingredients
+    if step.drops_by_own_functions:
+        return 2 * FLOAT * made_of.qk_norm
     if step.float32_attention:
         return 2 * FLOAT * (made_of.rope and made_of.qk_norm)
     if step.autocast:
@@ -69,10 +72,13 @@ def _attention_bytes(step: Step) -> int:
 
     A fused kernel keeps the log-sum-exp of each row. Written out (torch's math path), it keeps the
     probabilities in float32, with dropout also their mask and the product, and query, key and value in
-    float32 instead of 16 bits.
+    float32 instead of 16 bits. Our own, with dropout on a CPU, keeps the probabilities of the scores that it
+    made, and a byte of each.
     """
     if step.fused_attention:
         return FLOAT * step.tokens * step.shape.n_head
+    if step.drops_by_own_functions:
+        return (FLOAT + 1) * step.seen_scores
     dropped = step.mask_bytes(FLOAT) + FLOAT if step.shape.dropout else 0
     return (FLOAT + dropped) * step.scores + 3 * (FLOAT - step.matmul_bytes) * step.channels
 
@@ -119,8 +125,14 @@ def attention_backward_bytes(step: Step) -> int:
     residual stream's. Let go: the MLP's ten copies and attention's output, a residual stream, and of query,
     key and value the last. With dropout the largest moment is one gradient earlier, when the value and the
     output's gradient are still there and the other masks are not.
+
+    Our own, with dropout on a CPU, makes the gradients of queries, keys and values, and for its largest block
+    that of the scores; the output's gradient and that of the residual stream are there.
     """
     low = step.matmul_bytes
+    if step.drops_by_own_functions:
+        copies = (5 - 1) * FLOAT - 10 * low - 2 * step.mask_bytes(low)
+        return FLOAT * step.largest_seen_scores + copies * step.channels
     if step.shape.dropout:
         copies = 2 * FLOAT - 10 * low - 2 * step.mask_bytes(low)
         return FLOAT * step.scores + copies * step.channels

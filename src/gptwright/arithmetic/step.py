@@ -9,6 +9,8 @@ from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 
 FLOAT = 4  # bytes of a float32
+# Queries whose attention a CPU computes at a time where it drops (`gptwright.model.dropout`).
+DROPPED_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,26 @@ class Step:
         return self.tokens * self.shape.n_head * self.shape.block_size
 
     @property
+    def seen_scores(self) -> int:
+        """Of the scores those that a CPU makes where it drops by our own functions: block by block, without
+        the keys that come after a block's last query.
+        """
+        size = self.shape.block_size
+        seen = sum(
+            min(DROPPED_ROWS, size - begin) * min(begin + DROPPED_ROWS, size)
+            for begin in range(0, size, DROPPED_ROWS)
+        )
+        return self.micro_batch * self.shape.n_head * seen
+
+    @property
+    def largest_seen_scores(self) -> int:
+        """Scores of the largest of those blocks, the last one or the one before it."""
+        size = self.shape.block_size
+        rest = size % DROPPED_ROWS
+        whole = min(DROPPED_ROWS, size) * (size - rest)
+        return self.micro_batch * self.shape.n_head * max(whole, rest * size)
+
+    @property
     def logits(self) -> int:
         """B·T·V."""
         return self.tokens * self.shape.vocab_size
@@ -119,12 +141,18 @@ class Step:
             return self.flash and not self.shape.dropout
         return self.flash and self.device_kind == "cuda"
 
+    @property
+    def drops_by_own_functions(self) -> bool:
+        """Whether `gptwright.model.dropout` drops, in attention too, and not torch."""
+        return bool(self.shape.dropout) and self.device_kind == "cpu" and not (self.compiled or self.autocast)
+
     def mask_bytes(self, element_bytes: int) -> int:
         """Bytes that dropout keeps of an element: 0 without dropout.
 
-        A GPU and a compiled graph keep a byte that says whether it stayed; a CPU without compilation keeps
-        the factor it was multiplied with, in the element's own dtype.
+        A GPU, a compiled graph and our own functions keep a byte that says whether it stayed; torch on a CPU
+        keeps the factor it was multiplied with, in the element's own dtype.
         """
         if not self.shape.dropout:
             return 0
-        return element_bytes if self.device_kind == "cpu" and not self.compiled else 1
+        torchs = self.device_kind == "cpu" and not (self.compiled or self.drops_by_own_functions)
+        return element_bytes if torchs else 1

@@ -68,6 +68,12 @@ WORKLOADS = {
         options=CHARACTERS | BABY | ONE | steps(12),
         warm_up=3,
     ),
+    "baby-dropout": Workload(
+        about="10.65M, 6 × 384, batch 16 × 256, dropout 0.2 as nanoGPT's Shakespeare config has it, 12 steps",
+        tokenizer="char",
+        options=CHARACTERS | BABY | ONE | {"dropout": 0.2} | steps(12),
+        warm_up=3,
+    ),
     "gpt2": Workload(
         about="124M, 12 × 768, batch 1 × 1024: GPT-2 on a CPU, 6 steps",
         tokenizer="gpt2",

@@ -1,6 +1,7 @@
 """Causal self-attention.
 
-`scaled_dot_product_attention` picks a fused kernel where the device has one, so no T×T matrix is stored.
+`scaled_dot_product_attention` picks a fused kernel where the device has one, so no T×T matrix is stored;
+a CPU has none with dropout (`gptwright.model.dropout`).
 
 Shapes: B batch, T new tokens, S all tokens so far, C n_embd, H heads, D = C / H.
 """
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.cache import Pass
+from gptwright.model.dropout import Dropout, draws_here, dropped_attention
 from gptwright.model.linear import Linear
 from gptwright.model.modern import Rotary, rms_norm
 
@@ -28,7 +30,7 @@ class CausalSelfAttention(nn.Module):
         self.qk_norm = shape.ingredients.qk_norm
         self.c_attn = Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
         self.c_proj = Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
-        self.resid_dropout = nn.Dropout(shape.dropout)
+        self.resid_dropout = Dropout(shape.dropout)
 
     def forward(
         self, x_BTC: Tensor, *, layer: int, cached: Pass | None = None, rotary: Rotary | None = None
@@ -56,6 +58,8 @@ class CausalSelfAttention(nn.Module):
 
     def _attend(self, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor, cached: Pass | None) -> Tensor:
         """What each head gathers, `[B, H, T, D]`."""
+        if self.training and self.dropout and cached is None and draws_here(q_BHTD):
+            return dropped_attention(q_BHTD, k_BHSD, v_BHSD, self.dropout)
         attend = functools.partial(
             F.scaled_dot_product_attention,
             attn_mask=None if cached is None else cached.mask,

@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
+from gptwright.model.dropout import Dropout
 from gptwright.model.linear import Linear
 from gptwright.model.loss import chunked_cross_entropy, chunked_losses
 from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
@@ -61,7 +62,7 @@ class MLP(nn.Module):
         self.relu2 = shape.ingredients.relu2
         self.c_fc = Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
         self.c_proj = Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """`[B, T, C]` to `[B, T, C]`."""
@@ -103,7 +104,7 @@ class GPT(nn.Module):
         self.transformer = nn.ModuleDict(
             parts
             | {
-                "drop": nn.Dropout(shape.dropout),
+                "drop": Dropout(shape.dropout),
                 "h": nn.ModuleList(Block(shape) for _ in range(shape.n_layer)),
                 "ln_f": new_norm(shape),
             }

@@ -89,7 +89,7 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
         DeviceError: it is asked for and the compiler that it needs is missing.
     """
     if request == "auto" and device.type == "cpu":
-        return False, "it takes up to a minute for a step some 10 % shorter: --compile=True for long runs"
+        return False, "it takes up to a minute, and only small models' steps get shorter, by a tenth at most"
     if request == "auto" and device.type != "cuda":
         return False, "it has not been tried on Apple GPUs"
     missing = missing_compiler(device) if request else None
