@@ -256,11 +256,11 @@ def _communication(work: Work, parameters: int, *, backward: float) -> float:
 
 
 # On a CPU everything is relative to the measured peak. Fitted to our own trainer on one core of an AMD EPYC
-# (`speeds.toml`, under `cpus`), within 12 % at eight shapes. Products reach the peak as they get wide; what
+# (`speeds.toml`, under `cpus`), within 12 % at six shapes and 22 % at two with dropout. Products reach the peak as they get wide; what
 # an eager step moves and computes between them counts as bytes; attention reaches part of the peak.
 CPU_WIDTH, CPU_LAYER_BYTES, CPU_VOCABULARY_BYTES, CPU_ATTENTION = 88.0, 374.0, 45.0, 0.58
-# With dropout torch has no fused attention there: bytes a head, token and position, random numbers included.
-CPU_SCORE_BYTES = 181.0
+# With dropout there is no fused attention: bytes a head, token and position, random numbers included.
+CPU_SCORE_BYTES = 70.0
 # An operation takes this long to start: 25 a layer in float32, 40 outside; 0.5 ms a layer measured at least.
 CPU_OPERATION, CPU_OPERATIONS = 12e-6, (25, 40)
 # Memory that keeps up with 9 FLOP a byte: 10 GB/s for a core, at most what two channels of memory give.
