@@ -148,8 +148,8 @@ GPU = Suite(
 )
 
 CHARACTER_MODEL = "nanoGPT's Shakespeare model, 10.65M"
-# Neither drops anything: in a quarter of an hour a CPU passes over the text once or twice, and dropout keeps
-# torch from its fused attention there.
+# Neither drops anything: in a quarter of an hour a CPU passes over the text once or twice, too seldom to
+# remember it.
 BABY_RECIPE = Case(
     model=CHARACTER_MODEL,
     micro_batch=16,

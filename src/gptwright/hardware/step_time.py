@@ -256,8 +256,9 @@ def _communication(work: Work, parameters: int, *, backward: float) -> float:
 
 
 # On a CPU everything is relative to the measured peak. Fitted to our own trainer on one core of an AMD EPYC
-# (`speeds.toml`, under `cpus`), within 12 % at six shapes and 22 % at two with dropout. Products reach the peak as they get wide; what
-# an eager step moves and computes between them counts as bytes; attention reaches part of the peak.
+# (`speeds.toml`, under `cpus`), within 12 % at six shapes and 22 % at two with dropout. Products reach the
+# peak as they get wide; what an eager step moves and computes between them counts as bytes; attention reaches
+# part of the peak.
 CPU_WIDTH, CPU_LAYER_BYTES, CPU_VOCABULARY_BYTES, CPU_ATTENTION = 88.0, 374.0, 45.0, 0.58
 # With dropout there is no fused attention: bytes a head, token and position, random numbers included.
 CPU_SCORE_BYTES = 70.0
