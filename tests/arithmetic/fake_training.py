@@ -5,13 +5,15 @@ a step needs, at any size and without the memory. The model is ours, and so is t
 autocast, backward, a fused AdamW, gradients set to None.
 
 Three things differ on a CPU, and `LikeAGpu` does as the GPU: autocast computes layer norms and the loss in
-float32, dropout keeps a byte an element, and attention with dropout still runs in a fused kernel.
+float32, dropout is torch's and keeps a byte an element, and attention with dropout still runs in a fused
+kernel.
 """
 
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.model import attention, dropout
 from gptwright.model.gpt import GPT
 
 IN_FLOAT32 = (F.layer_norm, F.cross_entropy)
@@ -70,8 +73,10 @@ def tracked_peak(
     `gpu` False is a step as a CPU makes it.
     """
     kernels = LikeAGpu if gpu else contextlib.nullcontext
-    attention = contextlib.nullcontext() if flash else sdpa_kernel(SDPBackend.MATH)
-    with FakeTensorMode(), attention:
+    written_out = contextlib.nullcontext() if flash else sdpa_kernel(SDPBackend.MATH)
+    with FakeTensorMode(), written_out, contextlib.ExitStack() as patches:
+        for module in (attention, dropout) if gpu else ():
+            patches.enter_context(patch.object(module, "draws_here", lambda _: False))
         model = GPT(shape)
         optimizer = torch.optim.AdamW(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu
