@@ -255,6 +255,6 @@ def test_the_fastest_of_each_are_of_what_both_can_do() -> None:
 
 
 def test_a_schedule_leaves_time_for_what_is_no_step() -> None:
-    assert steps_in(90, CASE) == 712
+    assert steps_in(90, CASE) == 672
     assert steps_in(9, CASE) == 0
     assert steps_in(90, replace(CASE, start_seconds=200.0)) == 0

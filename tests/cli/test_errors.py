@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from gptwright.hardware.probe import try_compiler
 from tests.conftest import Answer, as_arguments
 
 Command = Callable[..., Answer]
@@ -136,6 +137,7 @@ def test_several_processes(refused: Callable[..., str], monkeypatch: pytest.Monk
 
 
 def test_compilation_without_a_compiler(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    try_compiler()  # what it finds on today's path must not be remembered for another
     monkeypatch.setenv("PATH", "")
     text = refused(compile="True")
     assert "compile = True cannot be done here: no C++ compiler is installed" in text

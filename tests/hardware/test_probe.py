@@ -13,11 +13,11 @@ import torch
 
 from gptwright.hardware import probe
 from gptwright.hardware.detect import Device, find_device
+from gptwright.hardware.probe import try_compiler
 
 # Without what they remember.
 measure: Callable[..., float] = probe.measure_matmul_peak.__wrapped__
 measure_bandwidth: Callable[..., float] = probe.measure_bandwidth.__wrapped__
-try_compiler: Callable[..., tuple[bool, str]] = probe.try_compiler.__wrapped__
 
 
 @pytest.fixture
@@ -193,6 +193,7 @@ def test_this_machines_compiler_answers(monkeypatch: pytest.MonkeyPatch) -> None
     works, seen = try_compiler(seconds=60.0)
     assert works, seen
     monkeypatch.setattr(probe, "SOURCE", "#include <no_such_header.h>\n")
-    works, seen = try_compiler(seconds=60.0)
+    assert try_compiler(seconds=60.0) == (works, seen)  # remembered
+    works, seen = try_compiler(seconds=61.0)
     assert not works
     assert "no_such_header.h" in seen

@@ -115,27 +115,32 @@ def synchronize(device: Device) -> None:
         torch.mps.synchronize()
 
 
-@functools.lru_cache
 def try_compiler(*, seconds: float = 10.0) -> tuple[bool, str]:
     """Whether a C++ compiler works here, and what was seen.
 
-    Tried once a process.
+    Each compiler is tried once a process.
 
     Args:
         seconds: the longest to wait for it.
     """
     names = filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++", "cl"))
-    name = next(filter(shutil.which, names), None)
-    if name is None:
+    found = next(((name, path) for name in names if (path := shutil.which(name))), None)
+    if found is None:
         return False, "no C++ compiler is installed"
-    if name == "cl":
+    if found[0] == "cl":
         return True, "cl is installed; it was not tried"
+    return _tried(*found, seconds)
+
+
+@functools.lru_cache
+def _tried(name: str, path: str, seconds: float) -> tuple[bool, str]:
+    """Whether this compiler makes a library of one line, and what was seen."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "tried.cpp")
         source.write_text(SOURCE, encoding="utf-8")
         headers = sysconfig.get_path("include")
         command = [
-            name,
+            path,
             "-shared",
             "-fPIC",
             f"-I{headers}",
