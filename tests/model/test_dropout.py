@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gptwright.model import dropout
+from gptwright.arithmetic import step
 from gptwright.model.dropout import Dropout, dropped_attention
 
 
@@ -59,7 +59,7 @@ def parts(tokens: int, size: int = 8, dtype: torch.dtype = torch.float32) -> lis
 
 @pytest.fixture(params=[5, 128])
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropout, "DROPPED_ROWS", request.param)
+    monkeypatch.setattr(step, "DROPPED_ROWS", request.param)
 
 
 @pytest.mark.usefixtures("rows")

@@ -13,6 +13,11 @@ FLOAT = 4  # bytes of a float32
 DROPPED_ROWS = 128
 
 
+def dropped_blocks(tokens: int) -> list[tuple[int, int]]:
+    """The first query of each of those blocks and its end, which is that of the keys that it sees too."""
+    return [(begin, min(begin + DROPPED_ROWS, tokens)) for begin in range(0, tokens, DROPPED_ROWS)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A model, and everything about how one process trains it that decides memory.
@@ -78,20 +83,14 @@ class Step:
         """Of the scores those that a CPU makes where it drops by our own functions: block by block, without
         the keys that come after a block's last query.
         """
-        size = self.shape.block_size
-        seen = sum(
-            min(DROPPED_ROWS, size - begin) * min(begin + DROPPED_ROWS, size)
-            for begin in range(0, size, DROPPED_ROWS)
-        )
+        seen = sum((end - begin) * end for begin, end in dropped_blocks(self.shape.block_size))
         return self.micro_batch * self.shape.n_head * seen
 
     @property
     def largest_seen_scores(self) -> int:
         """Scores of the largest of those blocks, the last one or the one before it."""
-        size = self.shape.block_size
-        rest = size % DROPPED_ROWS
-        whole = min(DROPPED_ROWS, size) * (size - rest)
-        return self.micro_batch * self.shape.n_head * max(whole, rest * size)
+        largest = max((end - begin) * end for begin, end in dropped_blocks(self.shape.block_size))
+        return self.micro_batch * self.shape.n_head * largest
 
     @property
     def logits(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptwright.arithmetic.step import DROPPED_ROWS
+from gptwright.arithmetic.step import dropped_blocks
 
 FATES = 2**16
 
@@ -118,10 +118,7 @@ class _DroppedAttention(torch.autograd.Function):
 
 def _blocks(tokens: int) -> list[tuple[slice, slice]]:
     """The queries of each block, and the keys that they see between them."""
-    return [
-        (slice(begin, min(begin + DROPPED_ROWS, tokens)), slice(min(begin + DROPPED_ROWS, tokens)))
-        for begin in range(0, tokens, DROPPED_ROWS)
-    ]
+    return [(slice(begin, end), slice(end)) for begin, end in dropped_blocks(tokens)]
 
 
 def _unseen(rows: int) -> Tensor:
