@@ -1,4 +1,4 @@
-"""Writing files that are whole or absent.
+"""Writing files that are whole or absent, and where files that can be made again are kept.
 
 A file is written beside its place, flushed to the disk and then renamed, so that a crash at any moment
 leaves the old one or the new one. A full disk becomes one clear error.
@@ -7,6 +7,7 @@ leaves the old one or the new one. A full disk becomes one clear error.
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,3 +95,20 @@ def disk_full_as_error(folder: Path) -> Iterator[None]:
                 fix="free some space there and give the same command again",
             ) from error
         raise
+
+
+def cache_folder() -> Path:
+    """Where downloads and compiled code are kept: `GPTWRIGHT_CACHE`, else the platform's folder for caches.
+
+    It need not exist yet.
+    """
+    chosen = os.environ.get("GPTWRIGHT_CACHE")
+    if chosen:
+        return Path(chosen)
+    home = Path.home()
+    bases = {
+        "win32": Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"),
+        "darwin": home / "Library" / "Caches",
+    }
+    linux = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return bases.get(sys.platform, linux) / "gptwright"

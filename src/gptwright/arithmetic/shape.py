@@ -25,6 +25,7 @@ class ModelShape:
     loss_chunk: int = 0
     gradient_checkpointing: bool = False
     float32_attention: bool = False
+    kernels: bool = False
 
     @classmethod
     def of(cls, config: TrainConfig, vocab_size: int) -> "ModelShape":
@@ -43,6 +44,7 @@ class ModelShape:
             loss_chunk=config.loss_chunk,
             gradient_checkpointing=config.gradient_checkpointing,
             float32_attention=config.attention_dtype == "float32",
+            kernels=config.kernels is True,
         )
 
     @property

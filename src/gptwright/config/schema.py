@@ -169,6 +169,11 @@ class TrainConfig:
         "dtype: attention in the dtype of the other products; float32: attention alone in float32; auto: on a"
         " CPU that has bfloat16 the quicker one, elsewhere `dtype`",
     )
+    kernels: bool | Literal["auto"] = setting(
+        "auto",
+        "our own compiled code between the products of a step in bfloat16 on a CPU: True, False, or auto:"
+        " where it is timed to be quicker; it needs gcc",
+    )
     compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
     loss_chunk: int = setting(
         0,

@@ -21,7 +21,7 @@ from gptwright.model.gpt import GPT
 # Far above any GPT that is trained on one machine; sizes beyond are a damaged or hostile file.
 _LARGEST = {"n_layer": 1024, "n_head": 1024, "n_embd": 65536, "block_size": 2**20, "vocab_size": 2**24}
 # Fields of a shape that are no property of its weights.
-_OF_A_STEP = ("dropout", "loss_chunk", "gradient_checkpointing", "float32_attention")
+_OF_A_STEP = ("dropout", "loss_chunk", "gradient_checkpointing", "float32_attention", "kernels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

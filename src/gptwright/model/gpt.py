@@ -25,15 +25,27 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.kernels.library import require_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
 from gptwright.model.dropout import Dropout
+from gptwright.model.fused import (
+    BlockWeights,
+    Recipe,
+    fused_block,
+    fused_loss,
+    fused_losses,
+    fused_norm,
+)
 from gptwright.model.linear import Linear
 from gptwright.model.loss import chunked_cross_entropy, chunked_losses
-from gptwright.model.modern import RMSNorm, Rotary, Smear, relu2, rms_norm
+from gptwright.model.modern import EPSILON, RMSNorm, Rotary, Smear, relu2, rms_norm
 from gptwright.model.tied import TableGradient, embed
 
 INITIAL_STD = 0.02
+LAYER_NORM_EPSILON = 1e-5
+# Queries whose attention our own kernels make at a time.
+QUERIES = 128
 
 
 class LayerNorm(nn.Module):
@@ -46,7 +58,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """Normalizes `[B, T, C]` over C."""
-        return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, 1e-5)
+        return F.layer_norm(x_BTC, self.weight.shape, self.weight, self.bias, LAYER_NORM_EPSILON)
 
 
 def new_norm(shape: ModelShape) -> nn.Module:
@@ -83,12 +95,36 @@ class Block(nn.Module):
         self.mlp = MLP(shape)
 
     def forward(
-        self, x_BTC: Tensor, *, layer: int, cached: Pass | None = None, rotary: Rotary | None = None
+        self,
+        x_BTC: Tensor,
+        *,
+        layer: int,
+        cached: Pass | None = None,
+        rotary: Rotary | None = None,
+        recipe: Recipe | None = None,
     ) -> Tensor:
-        """`[B, T, C]` to `[B, T, C]`."""
+        """`[B, T, C]` to `[B, T, C]`; with a recipe as one operation."""
+        if recipe is not None:
+            return fused_block(x_BTC, self._weights(), recipe)
         x_BTC = x_BTC + self.attn(self.ln_1(x_BTC), layer=layer, cached=cached, rotary=rotary)
         y_BTC: Tensor = x_BTC + self.mlp(self.ln_2(x_BTC))
         return y_BTC
+
+    def _weights(self) -> BlockWeights:
+        return BlockWeights(
+            norm_1=getattr(self.ln_1, "weight", None),
+            norm_1_bias=getattr(self.ln_1, "bias", None),
+            attn=self.attn.c_attn.weight,
+            attn_bias=self.attn.c_attn.bias,
+            attn_proj=self.attn.c_proj.weight,
+            attn_proj_bias=self.attn.c_proj.bias,
+            norm_2=getattr(self.ln_2, "weight", None),
+            norm_2_bias=getattr(self.ln_2, "bias", None),
+            fc=self.mlp.c_fc.weight,
+            fc_bias=self.mlp.c_fc.bias,
+            fc_proj=self.mlp.c_proj.weight,
+            fc_proj_bias=self.mlp.c_proj.bias,
+        )
 
 
 class GPT(nn.Module):
@@ -116,6 +152,7 @@ class GPT(nn.Module):
         if shape.tie_weights:
             self.transformer["wte"].weight = self.lm_head.weight
         self._chunked_loss, self._chunked_losses = chunked_cross_entropy, chunked_losses
+        self._kernels = require_kernels() if shape.kernels else None
         self._initialize()
 
     def compiled(self) -> Callable[..., Tensor]:
@@ -160,11 +197,41 @@ class GPT(nn.Module):
         """
         x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached, table))
         again = self.shape.gradient_checkpointing and torch.is_grad_enabled()
+        recipe = self.recipe(tokens_BT.shape[1]) if cached is None else None
         for layer, block in enumerate(self._blocks()):
-            call = functools.partial(block, layer=layer, cached=cached, rotary=self.rotary)
+            call = functools.partial(block, layer=layer, cached=cached, rotary=self.rotary, recipe=recipe)
             x_BTC = checkpoint(call, x_BTC, use_reentrant=False) if again else call(x_BTC)
-        y_BTC: Tensor = self.transformer["ln_f"](x_BTC)
+        norm = self.transformer["ln_f"]
+        if recipe is not None:
+            return fused_norm(x_BTC, getattr(norm, "weight", None), getattr(norm, "bias", None), recipe)
+        y_BTC: Tensor = norm(x_BTC)
         return y_BTC
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether a pass is made by our own kernels: in bfloat16 on a CPU, and they drop nothing."""
+        return (
+            self._kernels is not None
+            and not (self.training and self.shape.dropout)
+            and not torch.compiler.is_compiling()
+            and torch.is_autocast_enabled("cpu")
+            and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        )
+
+    def recipe(self, tokens: int) -> Recipe | None:
+        """How our own kernels make the blocks of a pass over so many tokens; None where torch does."""
+        if self._kernels is None or not self._fuses:
+            return None
+        made_of, rotary = self.shape.ingredients, self.rotary
+        return Recipe(
+            kernels=self._kernels,
+            n_head=self.shape.n_head,
+            queries=QUERIES,
+            relu2=made_of.relu2,
+            norm_epsilon=EPSILON if made_of.rms_norm else LAYER_NORM_EPSILON,
+            qk_epsilon=EPSILON if made_of.qk_norm else None,
+            rotary=None if rotary is None else (rotary.own_TD[:tokens], rotary.others_TD[:tokens]),
+        )
 
     def _embedded(self, tokens_BT: Tensor, cached: Pass | None, table: TableGradient | None) -> Tensor:
         """Tokens as `[B, T, C]`, with their positions unless those are rotary."""
@@ -191,11 +258,15 @@ class GPT(nn.Module):
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
         table = TableGradient() if self._has_one_gradient_a_table() else None
         hidden_NC, targets_N = self.hidden(tokens_BT, table=table).flatten(0, 1), targets_BT.flatten()
-        head, chunk = self.lm_head.weight, self.shape.loss_chunk
+        head, chunk, kernels = self.lm_head.weight, self.shape.loss_chunk, self._kernels
         if chunk and torch.is_grad_enabled():
             losses = self._chunked_loss(hidden_NC, head, targets_N, chunk, table)
         elif chunk:
             losses = self._chunked_losses(hidden_NC, head, targets_N, chunk)
+        elif kernels is not None and self._fuses:
+            if torch.is_grad_enabled() and not per_window:
+                return fused_loss(hidden_NC, head, targets_N, kernels, table)
+            losses = fused_losses(hidden_NC, head, targets_N, kernels)
         else:
             reduction = "none" if per_window else "mean"
             losses = F.cross_entropy(self.lm_head(hidden_NC), targets_N, reduction=reduction)
@@ -207,7 +278,7 @@ class GPT(nn.Module):
         """Whether the embedding adds to the head's gradient: a GPU would in no order, a graph has its way."""
         return (
             self.shape.tie_weights
-            and self.shape.loss_chunk > 0
+            and (self.shape.loss_chunk > 0 or self._fuses)
             and self.device.type == "cpu"
             and torch.is_grad_enabled()
             and not torch.compiler.is_compiling()

@@ -23,6 +23,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
 from gptwright.hardware.detect import Device, find_device
 from gptwright.hardware.efficiency import Speed
+from gptwright.hardware.heap import keep_freed_memory
 from gptwright.hardware.limits import memory_limit
 from gptwright.hardware.probe import synchronize
 from gptwright.model.gpt import GPT
@@ -96,6 +97,8 @@ def measure(plan: Plan) -> Measured:
     if chosen is not None:
         config, precision = chosen.way.applied(config), Precision(device, chosen.way.dtype)
         shape = ModelShape.of(config, shape.vocab_size)
+        if chosen.way.kernels and not shape.saves_memory:
+            keep_freed_memory()
     variants = (True, False) if device.type == "cuda" and config.compile == "auto" else (compiled,)
     trials = tuple(
         _trial(config, shape, precision, cut, variant) for variant in variants for cut in _cuts(plan)

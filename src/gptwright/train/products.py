@@ -1,9 +1,10 @@
-"""In which dtype a CPU that has bfloat16 multiplies matrices: the quickest for this model, timed at start.
+"""How a CPU that has bfloat16 multiplies matrices: the quickest way for this model, timed at start.
 
 bfloat16 halves the bytes of a product and, in hardware, about doubles its rate. Against it stand the casts
-of every input, and attention, whose backward pass on a CPU can take several times as long in bfloat16 as in
-float32. Which weighs more depends on the CPU and on the model, so a block and the output head are timed in
-each way that the settings leave open. Weights, gradients, norms and the loss stay in float32 in all of them.
+of every input, and torch's attention, whose backward pass on a CPU can take several times as long in bfloat16
+as in float32. Our own kernels (`gptwright.model.fused`) have neither, where they can be built. Which way is
+the quickest depends on the CPU and on the model, so a block and the output head are timed in each that the
+settings leave open. Weights, gradients, norms and the loss stay in float32 in all.
 
 A resumed run keeps the way that it had on this device: another would not end in the same weights.
 
@@ -23,9 +24,12 @@ from torch.nn import functional as F
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
+from gptwright.kernels.library import Missing, load_kernels
 from gptwright.model.attention import CausalSelfAttention
+from gptwright.model.fused import fused_loss
 from gptwright.model.gpt import GPT
 from gptwright.train.precision import Precision
 from gptwright.train.threads import using_threads
@@ -45,18 +49,21 @@ class Way:
     Attributes:
         dtype: of the products, `float32` or `bfloat16`.
         float32_attention: whether attention is computed in float32 nevertheless.
+        kernels: whether our own kernels do what is between the products.
     """
 
     dtype: Literal["float32", "bfloat16"]
-    float32_attention: bool
+    float32_attention: bool = False
+    kernels: bool = False
 
     def applied(self, config: TrainConfig) -> TrainConfig:
         """Settings that ask for this way and no other."""
-        return replace(
-            config, dtype=self.dtype, attention_dtype="float32" if self.float32_attention else "dtype"
-        )
+        attention: Literal["float32", "dtype"] = "float32" if self.float32_attention else "dtype"
+        return replace(config, dtype=self.dtype, attention_dtype=attention, kernels=self.kernels)
 
     def __str__(self) -> str:
+        if self.kernels:
+            return f"{self.dtype} with our own kernels"
         return f"{self.dtype} with attention in float32" if self.float32_attention else self.dtype
 
 
@@ -71,14 +78,15 @@ class Choice:
     def facts(self) -> list[Fact]:
         """The choice for the start-up table."""
         attention = "float32" if self.way.float32_attention else self.way.dtype
+        values = {"dtype": self.way.dtype, "attention_dtype": attention, "kernels": self.way.kernels}
         return [
-            Fact(name=name, value=dtype, text=dtype, origin=self.origin, reason=self.reason)
-            for name, dtype in (("dtype", self.way.dtype), ("attention_dtype", attention))
+            Fact(name=name, value=value, text=str(value), origin=self.origin, reason=self.reason)
+            for name, value in values.items()
         ]
 
 
-FLOAT32 = Way("float32", False)
-WAYS = (FLOAT32, Way("bfloat16", False), Way("bfloat16", True))
+FLOAT32, KERNELS = Way("float32"), Way("bfloat16", kernels=True)
+WAYS = (FLOAT32, Way("bfloat16"), Way("bfloat16", float32_attention=True), KERNELS)
 
 
 def choose_way(
@@ -91,21 +99,49 @@ def choose_way(
         shape: of the model.
         device: where.
         before: what `run.json` says of how the run computed, if it goes on on the same device.
+
+    Raises:
+        DeviceError: our own kernels are asked for and cannot be had here.
     """
-    open_ = [way for way in WAYS if _allowed(way, config)]
-    if device.type != "cpu" or "bfloat16" not in device.native_dtypes or len(open_) < 2:
+    missing = _no_kernels(config, device)
+    if config.kernels is True and missing:
+        raise DeviceError(
+            "kernels = True cannot be done here", why=missing, fix="--kernels=auto, which does without them"
+        )
+    if device.type != "cpu" or "bfloat16" not in device.native_dtypes:
         return None
-    # A run of a version that did not choose was in float32.
-    had = (before.get("dtype", "float32"), before.get("float32_attention", False)) if before else None
-    for way in open_:
-        if had == (way.dtype, way.float32_attention):
-            return Choice(way, Origin.LOGGED, "as this run had; --dtype=… for another")
+    open_ = [way for way in WAYS if _allowed(way, config) and not (way.kernels and missing)]
+    if config.kernels is True:
+        return Choice(KERNELS, Origin.CONFIGURED, "asked for")
+    if len(open_) < 2:
+        return None
+    # A run of a version that did not choose was in float32, and one before there were kernels had none.
+    kept = ("dtype", "float32"), ("float32_attention", False), ("kernels", False)
+    had = Way(*(before.get(name, without) for name, without in kept)) if before else None
+    if had in open_:
+        return Choice(had, Origin.LOGGED, "as this run had; --dtype=… for another")
     seconds = seconds_of_ways(open_, shape, device, rows=config.batch_size)
     quickest = min(open_, key=lambda way: seconds[way])
     if FLOAT32 in seconds and seconds[quickest] * WORTH > seconds[FLOAT32]:
         quickest = FLOAT32
     times = ", ".join(f"{1e6 * taken:.1f} µs in {way}" for way, taken in seconds.items())
     return Choice(quickest, Origin.MEASURED, f"forward and backward of a token took {times}")
+
+
+def _no_kernels(config: TrainConfig, device: Device) -> str | None:
+    """Why our own kernels cannot make this run's steps, if they cannot."""
+    if config.kernels is False:
+        return "kernels = False"
+    if device.type != "cpu" or "bfloat16" not in device.native_dtypes:
+        return f"they are for a CPU that has bfloat16, and {device.name} is none"
+    if config.dtype not in ("auto", "bfloat16") or config.attention_dtype == "float32":
+        return "they compute in bfloat16, attention included"
+    if config.dropout:
+        return f"they drop nothing, and dropout = {config.dropout:g}"
+    if config.compile is True:
+        return "compile = True leaves it to torch's compiler"
+    found = load_kernels()
+    return found.reason if isinstance(found, Missing) else None
 
 
 def _allowed(way: Way, config: TrainConfig) -> bool:
@@ -131,12 +167,13 @@ def seconds_of_ways(
         budget: seconds.
     """
     rounds: list[dict[Way, float]] = []
+    kernels = KERNELS in ways
     with using_threads(1), torch.random.fork_rng(devices=[]):
         # What torch loads with the first pass of a process is no cost of a way.
-        nothing = _Parts(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), rows=1)
+        nothing = _Parts(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), 1, kernels=kernels)
         for way in ways:
             nothing.seconds_a_token(way, device)
-        begin, parts = time.perf_counter(), _Parts(shape, rows)
+        begin, parts = time.perf_counter(), _Parts(shape, rows, kernels=kernels)
         while not rounds or (len(rounds) < MOST_ROUNDS and time.perf_counter() - begin < budget):
             rounds.append({way: parts.seconds_a_token(way, device) for way in ways})
     counted = rounds[1:] or rounds
@@ -149,11 +186,12 @@ class _Parts:
     Args:
         shape: of the model.
         rows: sequences of a micro-batch; fewer where their tokens are too many.
+        kernels: whether our own are among the ways.
     """
 
-    def __init__(self, shape: ModelShape, rows: int) -> None:
+    def __init__(self, shape: ModelShape, rows: int, *, kernels: bool) -> None:
         self.n_layer = shape.n_layer
-        self.model = GPT(replace(shape, n_layer=1))
+        self.model = GPT(replace(shape, n_layer=1, kernels=kernels))
         (self.block,) = self.model.transformer["h"].children()
         rows = max(1, min(rows, BLOCK_TOKENS // shape.block_size))
         context = min(shape.block_size, BLOCK_TOKENS)
@@ -167,13 +205,19 @@ class _Parts:
         attention = self.block.get_submodule("attn")
         assert isinstance(attention, CausalSelfAttention)
         attention.in_float32 = way.float32_attention
+        head = self.model.lm_head
         begin = time.perf_counter()
         with precision.autocast():
-            y_BTC = self.block(self.x_BTC, layer=0, rotary=self.model.rotary)
+            recipe = self.model.recipe(self.x_BTC.shape[1]) if way.kernels else None
+            y_BTC = self.block(self.x_BTC, layer=0, rotary=self.model.rotary, recipe=recipe)
         torch.autograd.backward(y_BTC, torch.ones_like(y_BTC))
         middle = time.perf_counter()
         with precision.autocast():
-            loss = F.cross_entropy(self.model.lm_head(self.head_NC), self.targets_N)
+            if recipe is None:
+                loss = F.cross_entropy(head(self.head_NC), self.targets_N)
+            else:
+                narrow_NC = self.head_NC.bfloat16()
+                loss = fused_loss(narrow_NC, head.weight, self.targets_N, recipe.kernels, None)
         torch.autograd.backward(loss)
         end = time.perf_counter()
         self.model.zero_grad(set_to_none=True)

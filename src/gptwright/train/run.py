@@ -358,6 +358,7 @@ def _run_facts(session: Session) -> Mapping[str, Any]:
             "threads": torch.get_num_threads(),
             "dtype": session.precision.dtype,
             "float32_attention": session.model.shape.float32_attention,
+            "kernels": session.model.shape.kernels,
             "processes": session.world.size,
             "hosts": session.world.hosts,
         },

@@ -6,7 +6,7 @@ dataset, vocabulary, run folder. Nothing is written before every check has passe
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from gptwright.data.tokenizers import Tokenizer
 from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import find_device
-from gptwright.hardware.heap import give_back_freed_memory
+from gptwright.hardware.heap import give_back_freed_memory, keep_freed_memory
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
@@ -137,6 +137,8 @@ def build_session(
         precision = Precision(device, chosen.way.dtype)
         shape = ModelShape.of(chosen.way.applied(config), data.vocab_size)
         choices = [*chosen.facts(), *(choice for choice in choices if choice.name != "dtype")]
+        if chosen.way.kernels and not shape.saves_memory:
+            keep_freed_memory()
     promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=chosen)
     parallel = choose_parallel(config, world, promise)
     model = _build_model(shape, config.seed)
@@ -195,10 +197,10 @@ def _way_of_first(world: World, choose: Callable[[], Choice | None]) -> Choice |
         chosen = choose()
         if chosen is None:
             return None
-        return [chosen.way.dtype, chosen.way.float32_attention, chosen.origin, chosen.reason]
+        return [astuple(chosen.way), chosen.origin, chosen.reason]
 
     heard = world.from_first(told)
-    return None if heard is None else Choice(Way(*heard[:2]), Origin(heard[2]), heard[3])
+    return None if heard is None else Choice(Way(*heard[0]), Origin(heard[1]), heard[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gptwright.data.cache import cache_folder
 from gptwright.data.sources import open_corpus
 from gptwright.data.sources import text as text_module
 from gptwright.data.sources.corpus import Document, Tally
 from gptwright.data.sources.shakespeare import SHA256
 from gptwright.errors import DataError
+from gptwright.files import cache_folder
 
 
 def read(path: Path, *, skip_bad: bool = False) -> tuple[list[Document], Tally]:

@@ -8,11 +8,10 @@ import hashlib
 import urllib.request
 from pathlib import Path
 
-from gptwright.data.cache import cache_folder
 from gptwright.data.sources.corpus import Corpus
 from gptwright.data.sources.text import TextReader
 from gptwright.errors import DataError
-from gptwright.files import replace_bytes
+from gptwright.files import cache_folder, replace_bytes
 
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"

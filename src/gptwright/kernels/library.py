@@ -1,0 +1,143 @@
+"""Builds `step.c` for this very CPU with the C compiler that is here, once, and calls it.
+
+Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for
+each platform: one second for the first run of a machine, nothing later. It is kept in the cache folder under
+a name made of all that decides it. Only gcc is taken: its OpenMP is torch's own, so that both work with one
+set of threads; with two, each would wait for the other's (docs/lab-notes.md).
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gptwright.errors import DeviceError, GptwrightError
+from gptwright.files import cache_folder, replace_bytes
+
+# NaN and infinity keep their meaning: a run is judged by them.
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+# gcc takes a second; a compiler that takes so long is not one to wait for.
+PATIENCE = 60.0
+
+_SIZE, _REAL, _COUNT, _PLACE = ctypes.c_int64, ctypes.c_float, ctypes.c_int, ctypes.c_void_p
+# Arguments of each function of step.c before the number of threads.
+_ARGUMENTS = {
+    "gelu": (_PLACE, _PLACE, _SIZE),
+    "relu2": (_PLACE, _PLACE, _SIZE),
+    "scale": (_PLACE, _PLACE, _SIZE),
+    "add": (_PLACE, _PLACE, _PLACE, _SIZE),
+    "norm": (*[_PLACE] * 7, _SIZE, _SIZE, _REAL),
+    "norm_back": (*[_PLACE] * 10, _SIZE, _SIZE),
+    "split_heads": (*[_PLACE] * 5, _REAL, *[_SIZE] * 6),
+    "merge_heads": (*[_PLACE] * 6, *[_SIZE] * 6),
+    "softmax": (_PLACE, *[_SIZE] * 4, _REAL),
+    "softmax_back": (_PLACE, _PLACE, *[_SIZE] * 4, _REAL),
+    "cross_entropy": (_PLACE, _PLACE, _PLACE, _SIZE, _SIZE, _COUNT, _REAL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why there are no kernels here."""
+
+    reason: str
+
+
+class Kernels:
+    """The functions of `step.c`, with tensors for pointers, on as many threads as torch has.
+
+    Args:
+        path: the shared library.
+    """
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._functions = {}
+        for name, arguments in _ARGUMENTS.items():
+            function = getattr(library, name)
+            function.argtypes = (*arguments, _COUNT)
+            function.restype = None
+            self._functions[name] = function
+
+    def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
+        """Calls a function; tensors are contiguous, and None is a null pointer."""
+        self._functions[name](
+            *[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments], torch.get_num_threads()
+        )
+
+
+def load_kernels() -> Kernels | Missing:
+    """The kernels, built if they are not in the cache folder yet, or why there are none.
+
+    Looked for once a process and compiler.
+    """
+    if not sys.platform.startswith("linux"):
+        return Missing(f"our own kernels are for Linux, and this is {platform.system()}")
+    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("gcc")
+    if compiler is None:
+        return Missing("no gcc is installed, which our own kernels are built with")
+    return _loaded(compiler, cache_folder())
+
+
+def require_kernels() -> Kernels:
+    """The kernels.
+
+    Raises:
+        DeviceError: there are none here.
+    """
+    kernels = load_kernels()
+    if isinstance(kernels, Missing):
+        raise DeviceError(
+            "kernels = True cannot be done here",
+            why=kernels.reason,
+            fix="--kernels=auto, or install what is missing",
+        )
+    return kernels
+
+
+@functools.lru_cache
+def _loaded(compiler: str, cache: Path) -> Kernels | Missing:
+    try:
+        version = subprocess.run([compiler, "--version"], capture_output=True, timeout=PATIENCE, check=True)
+        if b"Free Software Foundation" not in version.stdout:
+            return Missing(f"{compiler} is not gcc, whose OpenMP is torch's")
+        return _kept_or_built(compiler, version.stdout, cache / "kernels")
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
+        why = next((line for line in said if "error" in line), str(error))
+        return Missing(f"our own kernels could not be built: {why}")
+
+
+def _kept_or_built(compiler: str, version: bytes, folder: Path) -> Kernels:
+    source = resources.files("gptwright.kernels").joinpath("step.c").read_bytes()
+    decides = (source, " ".join(FLAGS).encode(), compiler.encode(), version, _processor())
+    kept = folder / f"step-{hashlib.sha256(b'|'.join(decides)).hexdigest()[:16]}.so"
+    if kept.is_file():
+        return Kernels(kept)
+    with tempfile.TemporaryDirectory() as beside:
+        made = Path(beside, "step.so")
+        command = [compiler, *FLAGS, "-x", "c", "-", "-o", str(made), "-lm"]
+        subprocess.run(command, input=source, capture_output=True, timeout=PATIENCE, check=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_bytes(kept, made.read_bytes())
+        except (OSError, GptwrightError):
+            return Kernels(made)  # what is loaded may go
+        return Kernels(kept)
+
+
+def _processor() -> bytes:
+    """What tells this CPU's instructions from another's that has the same cache folder."""
+    lines = Path("/proc/cpuinfo").read_bytes().splitlines()
+    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
