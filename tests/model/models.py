@@ -26,6 +26,7 @@ def shape_of(
     loss_chunk: int = 0,
     gradient_checkpointing: bool = False,
     float32_attention: bool = False,
+    kernels: bool = False,
 ) -> ModelShape:
     """A small shape; say only what matters to the test."""
     return ModelShape(
@@ -41,6 +42,7 @@ def shape_of(
         loss_chunk=loss_chunk,
         gradient_checkpointing=gradient_checkpointing,
         float32_attention=float32_attention,
+        kernels=kernels,
     )
 
 

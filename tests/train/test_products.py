@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,17 +11,18 @@ import torch
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import DeviceError
 from gptwright.facts import Origin
 from gptwright.hardware import probe
 from gptwright.hardware.detect import Device, find_device
-from gptwright.kernels.library import Missing
+from gptwright.kernels.library import Missing, load_kernels
 from gptwright.plan.plan import make_plan
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train import measure, products, session
-from gptwright.train.products import FLOAT32, WAYS, Way, choose_way, seconds_of_ways
+from gptwright.train.products import FLOAT32, KERNELS, WAYS, Way, choose_way, seconds_of_ways
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
-from tests.train.conftest import Train, Watcher
+from tests.train.conftest import Train, Watcher, weights
 
 BFLOAT16, MIXED = WAYS[1:3]
 CONFIG = TrainConfig(n_layer=3, n_head=2, n_embd=32, block_size=16, batch_size=2)
@@ -99,11 +101,100 @@ def test_other_devices_are_not_timed(cpu: Device, device: Mapping[str, object]) 
     assert choose_way(CONFIG, SHAPE, replace(cpu, **device), before={}) is None  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def built(taken: dict[Way, float], monkeypatch: pytest.MonkeyPatch) -> dict[Way, float]:
+    """The same where there are kernels, which are the quickest."""
+    if isinstance(load_kernels(), Missing):
+        pytest.skip("no gcc")
+    monkeypatch.setattr(products, "load_kernels", load_kernels)
+    taken[KERNELS] = 1e-6
+    return taken
+
+
+@pytest.mark.usefixtures("built")
+def test_our_own_kernels_are_one_of_the_ways(cpu: Device) -> None:
+    choice = choose_way(CONFIG, SHAPE, cpu, before={})
+    assert choice is not None
+    assert choice.way == KERNELS
+    assert choice.reason == (
+        "forward and backward of a token took 3.0 µs in float32, 1.0 µs in bfloat16 with our own kernels"
+    )
+    assert ("kernels", True) in {(fact.name, fact.value) for fact in choice.facts()}
+    assert choice.way.applied(CONFIG).kernels is True
+    without = choose_way(replace(CONFIG, kernels=False), SHAPE, cpu, before={})
+    assert without is not None
+    assert without.way == MIXED
+    others: list[dict[str, Any]] = [{"dropout": 0.1}, {"compile": True}]
+    for other in others:
+        choice = choose_way(replace(CONFIG, **other), SHAPE, cpu, before={})
+        assert choice is not None
+        assert choice.way == MIXED
+
+
+@pytest.mark.usefixtures("built")
+def test_kernels_that_are_asked_for_are_not_timed(cpu: Device) -> None:
+    choice = choose_way(replace(CONFIG, kernels=True), SHAPE, cpu, before={})
+    assert choice is not None
+    assert (choice.way, choice.origin, choice.reason) == (KERNELS, Origin.CONFIGURED, "asked for")
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(
+    ("asked", "device", "why"),
+    [
+        ({"dropout": 0.1}, {}, "they drop nothing, and dropout = 0.1"),
+        ({"dtype": "float32"}, {}, "they compute in bfloat16, attention included"),
+        ({"attention_dtype": "float32"}, {}, "they compute in bfloat16, attention included"),
+        ({"compile": True}, {}, "compile = True leaves it to torch's compiler"),
+        ({}, {"native_dtypes": ("float32",)}, "they are for a CPU that has bfloat16, and a CPU is none"),
+        ({}, {"type": "cuda", "index": 0}, "they are for a CPU that has bfloat16, and a CPU is none"),
+    ],
+)
+def test_kernels_that_cannot_be_had_are_refused_with_the_reason(
+    cpu: Device, asked: Mapping[str, object], device: Mapping[str, object], why: str
+) -> None:
+    here = replace(cpu, name="a CPU", **device)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError) as refused:
+        choose_way(replace(CONFIG, kernels=True, **asked), SHAPE, here, before={})  # type: ignore[arg-type]
+    assert refused.value.why == why
+    assert "--kernels=auto" in str(refused.value)
+
+
+def test_a_run_that_had_kernels_where_there_are_none_now_takes_the_quickest_of_the_rest(
+    cpu: Device, taken: dict[Way, float]
+) -> None:
+    before = {"dtype": "bfloat16", "float32_attention": False, "kernels": True}
+    choice = choose_way(CONFIG, SHAPE, cpu, before=before)
+    assert choice is not None
+    assert (choice.way, choice.origin) == (MIXED, Origin.MEASURED)
+    assert KERNELS not in taken
+
+
+@pytest.mark.usefixtures("everywhere", "built")
+def test_a_run_with_kernels_learns_and_goes_on_to_the_same_bits(
+    tmp_path: Path, tiny: dict[str, str], train: Train
+) -> None:
+    options = tiny | {"attention_dtype": "auto"}
+    in_float32 = train(options | {"dtype": "float32"}, tmp_path / "float32")
+    whole = train(options, tmp_path / "whole")
+    assert whole.state.best_val_loss == pytest.approx(in_float32.state.best_val_loss, abs=0.02)
+    assert RunFolder(tmp_path / "whole").read_facts()["machine"]["kernels"] is True
+    half = int(tiny["max_iters"]) // 2
+    train(options, tmp_path / "halves", stop_at=half)
+    run = RunFolder(tmp_path / "halves")
+    resumed = prepare_resume(run, run.load_config({}))
+    assert resumed.session.model.shape.kernels
+    train_prepared(resumed, Watcher())
+    first, second = weights(tmp_path / "whole"), weights(tmp_path / "halves")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.mark.usefixtures("taken")
 @pytest.mark.parametrize(
     ("before", "way"),
     [
         ({"dtype": "bfloat16", "float32_attention": False}, BFLOAT16),
+        ({"dtype": "bfloat16", "float32_attention": True, "kernels": False}, MIXED),
         ({"dtype": "float32", "float32_attention": False}, FLOAT32),
         ({"device": "this", "threads": 2}, FLOAT32),  # of a version that did not choose
     ],
@@ -118,8 +209,9 @@ def test_each_way_is_really_timed_and_leaves_no_trace(cpu: Device) -> None:
     draws = torch.get_rng_state()
     # Large enough for products to count: emulated, bfloat16 takes many times as long.
     shape = ModelShape.of(replace(CONFIG, n_embd=256, block_size=64), 500)
-    seconds = seconds_of_ways(list(WAYS), shape, cpu, rows=2, budget=1.0)
-    assert list(seconds) == list(WAYS)
+    ways = [way for way in WAYS if not (way.kernels and isinstance(load_kernels(), Missing))]
+    seconds = seconds_of_ways(ways, shape, cpu, rows=2, budget=1.0)
+    assert list(seconds) == ways
     assert all(taken > 0 for taken in seconds.values())
     assert torch.equal(torch.get_rng_state(), draws)
     if "bfloat16" not in find_device("cpu").native_dtypes:

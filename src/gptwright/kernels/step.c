@@ -31,15 +31,15 @@ static inline bf16 narrow(float value)
 }
 
 /* exp(x) for x up to 88, within two units in the last place; 2^n times Cephes' polynomial (Moshier 1992) of
- * what is left. Below -87 it stays at exp(-87). */
+ * what is left. Below -87 it is 0. */
 static inline float exponential(float x)
 {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
     union { float value; int32_t bits; } sum, power;
-    x = x < -87.0f ? -87.0f : x;
-    sum.value = x * 1.44269504f + shift;
+    float bounded = x < -87.0f ? -87.0f : x;
+    sum.value = bounded * 1.44269504f + shift;
     float n = sum.value - shift;
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -47,7 +47,7 @@ static inline float exponential(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     power.bits = (sum.bits - 0x4b400000 + 127) << 23;
-    return (p * r * r + r + 1.0f) * power.value;
+    return x < -87.0f ? 0.0f : (p * r * r + r + 1.0f) * power.value;
 }
 
 /* The normal distribution's cumulative at x, given exp(-x^2 / 2); within 1.5e-7 (Abramowitz and Stegun 7.1.26). */

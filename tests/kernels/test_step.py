@@ -1,0 +1,244 @@
+"""Each function of step.c against torch's arithmetic in float32 on the same narrow numbers."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gptwright.kernels.library import Kernels
+from gptwright.model.modern import Rotary, rms_norm
+
+# Half a unit in the last place of a bfloat16.
+HALF = 2**-8
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def draw(*shape: int, seed: int = 0, times: float = 1.0) -> Tensor:
+    """Normal numbers in bfloat16."""
+    return (torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * times).bfloat16()
+
+
+def every_narrow_number() -> Tensor:
+    """All 65,536 of them, NaN and infinity included."""
+    return torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", ["gelu", "relu2"])
+def test_an_activation_and_its_slope_at_every_number(kernels: Kernels, name: str) -> None:
+    x = every_narrow_number()
+    exact = x.double().requires_grad_()
+    y = F.gelu(exact) if name == "gelu" else exact.relu() ** 2
+    (slope,) = torch.autograd.grad(y.sum(), exact)
+    slopes, result = x.clone(), torch.empty_like(x)
+    kernels(name, slopes, result, x.numel())
+    finite = x.isfinite()
+    # The normal distribution's tail is known within 1.5e-7, times x; squares may pass the largest number.
+    inside = finite & (y.detach().abs() < 3e38) & (slope.abs() < 3e38)
+    torch.testing.assert_close(result[inside].double(), y.detach()[inside], rtol=HALF, atol=2e-6)
+    torch.testing.assert_close(slopes[inside].double(), slope[inside], rtol=HALF, atol=2e-6)
+    assert result[x.isnan()].isnan().all()
+    assert slopes[x.isnan()].isnan().all()
+
+
+def test_numbers_round_to_the_nearest_as_torch_rounds(kernels: Kernels) -> None:
+    """Ties go to even, NaN stays, what is too large becomes infinite."""
+    x = torch.arange(0, 2**32, 9973, dtype=torch.int64).to(torch.int32).view(torch.float32)
+    ties = torch.tensor([1 + 2**-8, 1 + 3 * 2**-8, math.nan, math.inf, -math.inf, 3.4e38, 1e-40])
+    x = torch.cat((x, ties))[:, None].contiguous()
+    # An RMS norm of one channel whose square is lost beside epsilon multiplies by 1.
+    dx, branch = torch.empty_like(x), torch.empty_like(x, dtype=torch.bfloat16)
+    nothing = torch.zeros_like(branch)
+    statistics, room = torch.zeros(2, len(x)), torch.empty(2, 2, 1)
+    kernels(
+        "norm_back",
+        x,
+        nothing,
+        torch.zeros_like(x),
+        None,
+        statistics,
+        dx,
+        branch,
+        None,
+        None,
+        room,
+        len(x),
+        1,
+    )
+    assert torch.equal(dx.nan_to_num(), x.nan_to_num())
+    expected = x.bfloat16()
+    assert torch.equal(branch.isnan(), expected.isnan())
+    assert torch.equal(branch.nan_to_num(), expected.nan_to_num())
+
+
+@pytest.mark.parametrize("has_branch", [True, False])
+@pytest.mark.parametrize(("weighted", "biased"), [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize("channels", [1, 7, 64, 130])
+def test_a_norm_and_its_way_back(
+    kernels: Kernels, channels: int, weighted: bool, biased: bool, has_branch: bool, threads: int
+) -> None:
+    rows, epsilon = 37, 1e-5
+    x, passed = draw(rows, channels).float() * 3 + 1, draw(rows, channels, seed=1).float()
+    branch = draw(rows, channels, seed=2) if has_branch else None
+    weight = draw(channels, seed=3).float() if weighted else None
+    bias = draw(channels, seed=4).float() if biased else None
+    dy = draw(rows, channels, seed=5)
+    total = x if branch is None else torch.empty_like(x)
+    y, statistics = torch.empty_like(dy), torch.empty(2, rows)
+    kernels("norm", x, branch, weight, bias, total, y, statistics, rows, channels, epsilon)
+
+    exact = (x if branch is None else x + branch.float()).double().requires_grad_()
+    parameters = [None if p is None else p.double().requires_grad_() for p in (weight, bias)]
+    if weight is None:
+        expected = exact * (exact.square().mean(dim=1, keepdim=True) + epsilon).rsqrt()
+    else:
+        expected = F.layer_norm(exact, (channels,), parameters[0], parameters[1], epsilon)
+    torch.testing.assert_close(total, exact.detach().float())
+    torch.testing.assert_close(y, expected.detach().bfloat16(), rtol=2**-7, atol=1e-5)
+
+    torch.autograd.backward((expected * dy.double()).sum() + (exact * passed.double()).sum())
+    dx = torch.empty_like(x)
+    dbranch = None if branch is None else torch.empty_like(branch)
+    dweight, dbias = (None if p is None else torch.empty_like(p) for p in (weight, bias))
+    room = torch.empty(threads, 2, channels)
+    places = (dx, dbranch, dweight, dbias, room)
+    kernels("norm_back", passed, dy, total, weight, statistics, *places, rows, channels)
+    assert exact.grad is not None
+    torch.testing.assert_close(dx, exact.grad.float(), rtol=1e-4, atol=1e-4)
+    if dbranch is not None:
+        assert torch.equal(dbranch, dx.bfloat16())
+    for ours, theirs in zip((dweight, dbias), parameters, strict=True):
+        if ours is not None and theirs is not None and theirs.grad is not None:
+            torch.testing.assert_close(ours, theirs.grad.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_norms_gradient_without_another_beside_it(kernels: Kernels, threads: int) -> None:
+    x, dy = draw(5, 24).float(), draw(5, 24, seed=1)
+    exact = x.clone().requires_grad_()
+    torch.autograd.backward(F.layer_norm(exact, (24,)), dy.float())
+    y, statistics, dx = torch.empty_like(dy), torch.empty(2, 5), torch.empty_like(x)
+    one, dweight, room = torch.ones(24), torch.empty(24), torch.empty(threads, 2, 24)
+    kernels("norm", x, None, one, None, x, y, statistics, 5, 24, 1e-5)
+    kernels("norm_back", None, dy, x, one, statistics, dx, None, dweight, None, room, 5, 24)
+    assert exact.grad is not None
+    torch.testing.assert_close(dx, exact.grad, rtol=2e-5, atol=2e-5)
+
+
+def test_a_branch_is_added_to_the_stream(kernels: Kernels) -> None:
+    x, branch = draw(3, 41).float() / 3, draw(3, 41, seed=1)
+    y = torch.empty_like(x)
+    kernels("add", x, branch, y, x.numel())
+    assert torch.equal(y, x + branch.float())
+
+
+def test_a_gradient_is_scaled_by_the_slope(kernels: Kernels) -> None:
+    slope, g = draw(3, 41), draw(3, 41, seed=1)
+    expected = (slope.float() * g.float()).bfloat16()
+    kernels("scale", slope, g, g.numel())
+    assert torch.equal(g, expected)
+
+
+@pytest.mark.parametrize("turns", [True, False])
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_heads_are_split_normalized_and_turned_and_the_way_back(
+    kernels: Kernels, normalizes: bool, turns: bool
+) -> None:
+    B, T, H, D, epsilon = 2, 5, 3, 12, 1e-6
+    tokens = draw(B, T, 3, H, D, times=2.0)
+    rotary = Rotary(D, T) if turns else None
+    factors = (None, None) if rotary is None else (rotary.own_TD, rotary.others_TD)
+    turned = 2 if normalizes or turns else 0
+    inverse = torch.empty(turned, B, H, T) if normalizes else None
+    heads = torch.empty(3, B, H, T, D, dtype=torch.bfloat16)
+    kernels("split_heads", tokens, heads, *factors, inverse, epsilon, turned, B, T, 3, H, D)
+
+    exact = tokens.double().requires_grad_()
+    qk, v = exact[:, :, :2], exact[:, :, 2:]
+    if normalizes:
+        qk = qk * (qk.square().mean(dim=-1, keepdim=True) + epsilon).rsqrt()
+    if rotary is not None:
+        qk = rotary.double()(qk, slice(T))
+        rotary.float()
+    expected = torch.cat((qk, v), dim=2).permute(2, 0, 3, 1, 4)
+    torch.testing.assert_close(heads.double(), expected.detach(), rtol=HALF, atol=1e-6)
+
+    g = draw(3, B, H, T, D, seed=1)
+    torch.autograd.backward(expected, g.double())
+    back = torch.empty_like(tokens)
+    kernels("merge_heads", g, back, heads, *factors, inverse, turned, B, T, 3, H, D)
+    assert exact.grad is not None
+    # The result of which a part is taken away is known in bfloat16 alone.
+    torch.testing.assert_close(back.double(), exact.grad, rtol=2**-7, atol=0.02)
+
+
+@pytest.mark.parametrize(("queries", "first"), [(1, 0), (5, 0), (16, 0), (16, 32), (7, 21), (64, 64)])
+def test_softmax_over_what_a_query_sees_and_the_way_back(kernels: Kernels, queries: int, first: int) -> None:
+    keys, scale = first + queries, 0.25
+    scores, g = draw(3, queries, keys, times=4.0), draw(3, queries, keys, seed=1)
+    exact = scores.double().requires_grad_()
+    unseen = torch.ones(queries, keys).triu_(first + 1).bool()
+    expected = (exact * scale).masked_fill(unseen, -math.inf).softmax(dim=-1)
+    torch.autograd.backward(expected, g.double())
+    probabilities = scores.clone()
+    kernels("softmax", probabilities, 3, queries, keys, first, scale)
+    torch.testing.assert_close(probabilities.double(), expected.detach(), rtol=HALF, atol=1e-6)
+    assert not probabilities[:, unseen].any()
+    kernels("softmax_back", probabilities, g, 3, queries, keys, first, scale)
+    assert exact.grad is not None
+    torch.testing.assert_close(g.double(), exact.grad, rtol=2**-6, atol=2e-3)
+    assert not g[:, unseen].any()
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_what_is_not_finite_is_not_hidden(kernels: Kernels, poison: float) -> None:
+    scores = draw(1, 4, 20)
+    scores[0, 2, 1] = poison
+    kernels("softmax", scores, 1, 4, 20, 16, 1.0)
+    assert scores[0, 2].isnan().any()
+    assert scores[0, [0, 1, 3]].isfinite().all()
+    logits, losses = draw(2, 33), torch.empty(2)
+    logits[1, 30] = poison
+    kernels("cross_entropy", logits, torch.tensor([4, 5]), losses, 2, 33, 1, 1.0)
+    assert torch.equal(losses.isfinite(), torch.tensor([True, False]))
+
+
+def test_a_key_that_is_not_seen_may_be_anything(kernels: Kernels) -> None:
+    scores = draw(1, 2, 2)
+    scores[0, 0, 1] = math.nan
+    kernels("softmax", scores, 1, 2, 2, 0, 1.0)
+    assert torch.equal(scores[0, 0], torch.tensor([1.0, 0.0]).bfloat16())
+
+
+@pytest.mark.parametrize("vocabulary", [1, 65, 1000])
+@pytest.mark.parametrize("times", [1.0, 30.0])
+def test_cross_entropy_and_its_gradient(kernels: Kernels, vocabulary: int, times: float) -> None:
+    logits = draw(9, vocabulary, times=times)
+    targets = torch.arange(9) % vocabulary
+    exact = logits.double().requires_grad_()
+    expected = F.cross_entropy(exact, targets, reduction="none")
+    torch.autograd.backward(expected.sum())
+    losses, kept = torch.empty(9), logits.clone()
+    kernels("cross_entropy", kept, targets, losses, 9, vocabulary, 0, 0.5)
+    assert torch.equal(kept, logits)
+    torch.testing.assert_close(losses.double(), expected.detach(), rtol=1e-6, atol=1e-6)
+    again = torch.empty(9)
+    kernels("cross_entropy", logits, targets, again, 9, vocabulary, 1, 0.5)
+    assert torch.equal(again, losses)
+    assert exact.grad is not None
+    torch.testing.assert_close(logits.double(), 0.5 * exact.grad, rtol=HALF, atol=1e-6)
+
+
+def test_an_rms_norm_is_that_of_the_modern_model(kernels: Kernels) -> None:
+    x = draw(6, 48).float()
+    y, statistics = torch.empty(6, 48, dtype=torch.bfloat16), torch.empty(2, 6)
+    kernels("norm", x, None, None, None, x, y, statistics, 6, 48, torch.finfo(torch.float32).eps)
+    torch.testing.assert_close(y, rms_norm(x).bfloat16(), rtol=2**-7, atol=1e-6)

@@ -1,0 +1,151 @@
+"""Blocks and loss as one operation each give what torch gives, as exactly as autocast does."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from gptwright.arithmetic.shape import ModelShape
+from gptwright.config.ingredients import GPT2, MODERN, Ingredients
+from gptwright.kernels.library import Missing, load_kernels
+from gptwright.model import gpt
+from gptwright.model.gpt import GPT
+from tests.model.models import random_ids, shape_of, vivid_model
+
+pytestmark = pytest.mark.skipif(isinstance(load_kernels(), Missing), reason="no gcc")
+
+NO_QK_NORM = replace(MODERN, qk_norm=False)
+NO_ROPE = replace(MODERN, rope=False)
+SHAPES = {
+    "gpt2": shape_of(bias=False),
+    "gpt2 with biases": shape_of(bias=True),
+    "untied": shape_of(bias=True, tie_weights=False),
+    "odd": shape_of(n_head=3, n_embd=21, block_size=13, bias=True),
+    "modern": shape_of(bias=False, tie_weights=False, ingredients=MODERN),
+    "modern without a norm of queries": shape_of(bias=False, ingredients=NO_QK_NORM),
+    "modern without turns": shape_of(bias=False, ingredients=NO_ROPE),
+    "a chunked loss": shape_of(loss_chunk=8),
+}
+
+
+def trained_once(model: GPT, *, narrow: bool, tokens_BT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss and every gradient."""
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+        loss = model(tokens_BT, tokens_BT.roll(-1, 1))
+    loss.backward()
+    return loss.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+def distance(gradients: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
+    """How far each is off, over its own length."""
+    return {name: float((gradients[name] - g).norm() / g.norm()) for name, g in exact.items()}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("queries", [5, 128], ids=["blocks of 5 queries", "one block"])
+def test_loss_and_gradients_are_as_exact_as_autocasts(
+    shape: ModelShape, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpt, "QUERIES", queries)
+    tokens_BT = random_ids((3, shape.block_size), shape.vocab_size)
+    fused_shape = replace(shape, kernels=True)
+    exact_loss, exact = trained_once(vivid_model(shape), narrow=False, tokens_BT=tokens_BT)
+    torchs_loss, torchs = trained_once(vivid_model(shape), narrow=True, tokens_BT=tokens_BT)
+    our_loss, ours = trained_once(vivid_model(fused_shape), narrow=True, tokens_BT=tokens_BT)
+    assert ours.keys() == exact.keys()
+    assert all(gradient.dtype == torch.float32 for gradient in ours.values())
+    assert float(our_loss) == pytest.approx(float(exact_loss), rel=5e-3)
+    off, as_far = distance(ours, exact), distance(torchs, exact)
+    assert {name: d for name, d in off.items() if d > 1.5 * as_far[name] + 0.01} == {}
+    assert math.isfinite(float(torchs_loss))
+
+
+@pytest.mark.parametrize("ingredients", [GPT2, MODERN], ids=["gpt2", "modern"])
+def test_nothing_but_narrow_numbers_makes_the_difference(ingredients: Ingredients) -> None:
+    """A slip in a formula would leave a gradient further off than eight bits of a number do."""
+    shape = shape_of(bias=False, ingredients=ingredients, block_size=40)
+    tokens_BT = random_ids((2, 40), shape.vocab_size)
+    _, exact = trained_once(vivid_model(shape), narrow=False, tokens_BT=tokens_BT)
+    _, ours = trained_once(vivid_model(replace(shape, kernels=True)), narrow=True, tokens_BT=tokens_BT)
+    assert max(distance(ours, exact).values()) < 0.03
+
+
+def test_a_second_passes_bits_are_the_first_ones() -> None:
+    shape = shape_of(kernels=True, ingredients=MODERN, block_size=40)
+    tokens_BT = random_ids((4, 40), shape.vocab_size)
+    first, second = (trained_once(vivid_model(shape), narrow=True, tokens_BT=tokens_BT) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert all(torch.equal(first[1][name], second[1][name]) for name in first[1])
+
+
+@pytest.mark.parametrize("ingredients", [GPT2, MODERN], ids=["gpt2", "modern"])
+def test_blocks_that_are_computed_again_give_the_same_bits(ingredients: Ingredients) -> None:
+    shape = shape_of(kernels=True, ingredients=ingredients)
+    tokens_BT = random_ids((3, 16), shape.vocab_size)
+    _, kept = trained_once(vivid_model(shape), narrow=True, tokens_BT=tokens_BT)
+    checkpointed = vivid_model(replace(shape, gradient_checkpointing=True))
+    _, again = trained_once(checkpointed, narrow=True, tokens_BT=tokens_BT)
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+
+
+def test_gradients_of_two_micro_batches_add_up() -> None:
+    model = vivid_model(shape_of(kernels=True))
+    tokens_BT = random_ids((4, 16), 23)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for half in (tokens_BT[:2], tokens_BT[2:]):
+            (model(half, half.roll(-1, 1)) / 2).backward()
+    _, whole = trained_once(vivid_model(shape_of(kernels=True)), narrow=True, tokens_BT=tokens_BT)
+    halves = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    assert max(distance(halves, whole).values()) < 0.01
+
+
+@pytest.mark.parametrize("shape", [SHAPES["gpt2"], SHAPES["modern"]], ids=["gpt2", "modern"])
+def test_an_evaluation_gives_each_windows_loss(shape: ModelShape) -> None:
+    tokens_BT = random_ids((3, 16), shape.vocab_size)
+    model = vivid_model(replace(shape, kernels=True))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        training = model(tokens_BT, tokens_BT.roll(-1, 1)).detach()
+        with torch.no_grad():
+            evaluated = model.eval()(tokens_BT, tokens_BT.roll(-1, 1), per_window=True)
+            mean = model(tokens_BT, tokens_BT.roll(-1, 1))
+    assert evaluated.shape == (3,)
+    assert float(evaluated.mean()) == pytest.approx(float(training), rel=1e-6)
+    assert float(mean) == pytest.approx(float(training), rel=1e-6)
+    exact = vivid_model(shape).eval()(tokens_BT, tokens_BT.roll(-1, 1), per_window=True)
+    torch.testing.assert_close(evaluated, exact, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.float16], ids=["float32", "float16"])
+def test_other_dtypes_are_torchs(autocast: torch.dtype | None) -> None:
+    """Kernels are bfloat16's: without it the model is what it is without them, to the bit."""
+    tokens_BT = random_ids((2, 16), 23)
+    losses = []
+    for kernels in (True, False):
+        with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            losses.append(vivid_model(shape_of(kernels=kernels))(tokens_BT, tokens_BT))
+    assert torch.equal(*losses)
+
+
+def test_dropout_is_torchs_while_it_drops() -> None:
+    shape = shape_of(dropout=0.3)
+    tokens_BT = random_ids((2, 16), 23)
+    losses = []
+    for kernels in (True, False):
+        torch.manual_seed(0)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            losses.append(vivid_model(replace(shape, kernels=kernels))(tokens_BT, tokens_BT))
+    assert torch.equal(*losses)
+
+
+def test_nan_and_infinity_reach_the_loss_and_the_gradients() -> None:
+    """A run is judged by them."""
+    for poison in (math.nan, math.inf):
+        model = vivid_model(shape_of(kernels=True))
+        with torch.no_grad():
+            model.transformer["h"][0].mlp.c_fc.weight[3, 2] = poison  # type: ignore[index]
+        tokens_BT = random_ids((2, 16), 23)
+        loss, gradients = trained_once(model, narrow=True, tokens_BT=tokens_BT)
+        assert not loss.isfinite()
+        assert not gradients["transformer.h.1.attn.c_attn.weight"].isfinite().all()
