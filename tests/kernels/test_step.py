@@ -147,6 +147,38 @@ def test_a_gradient_is_scaled_by_the_slope(kernels: Kernels) -> None:
     assert torch.equal(g, expected)
 
 
+@pytest.mark.parametrize("dropped", [0, 1, 13_107, 65_535])
+def test_what_is_dropped_looks_like_chance(kernels: Kernels, dropped: int) -> None:
+    x = torch.ones(1_000_000).bfloat16()
+    probability, factor = dropped / 65_536, 3.0
+    y, other = torch.empty_like(x), torch.empty_like(x)
+    kernels("drop", x, y, 7 << 32 | 5, dropped, factor, x.numel())
+    kernels("drop", x, other, 7 << 32 | 6, dropped, factor, x.numel())
+    gone, others = y == 0, other == 0
+    assert torch.equal(y[~gone], 3 * x[~gone])
+    error = math.sqrt(probability * (1 - probability) / x.numel())
+    assert float(gone.double().mean()) == pytest.approx(probability, abs=4 * error)
+    # Neither neighbours nor the same place under another seed know of each other.
+    together = probability**2
+    pairs = [gone[1:] & gone[:-1], gone[64:] & gone[:-64], gone & others, gone[1:] & others[:-1]]
+    for pair in pairs:
+        error = math.sqrt(together * (1 - together) / x.numel())
+        assert float(pair.double().mean()) == pytest.approx(together, abs=4 * error + 1e-6)
+
+
+def test_a_seed_drops_the_same_again_whatever_the_dtype(kernels: Kernels) -> None:
+    wide, seed = torch.ones(5_000), -(2**62) + 12345
+    narrow, stream = wide.bfloat16(), wide.clone()
+    kernels("drop", narrow, narrow, seed, 30_000, 2.0, 5_000)
+    kernels("drop_stream", stream, stream, seed, 30_000, 2.0, 5_000)
+    assert torch.equal(narrow.float(), stream)
+    assert 0 < float(stream.mean()) < 2
+    # The seed's halves both count.
+    for other in (seed ^ 1, seed ^ 1 << 40):
+        kernels("drop_stream", wide, stream, other, 30_000, 2.0, 5_000)
+        assert not torch.equal(narrow.float(), stream)
+
+
 @pytest.mark.parametrize("turns", [True, False])
 @pytest.mark.parametrize("normalizes", [True, False])
 def test_heads_are_split_normalized_and_turned_and_the_way_back(

@@ -36,6 +36,8 @@ _ARGUMENTS = {
     "gelu": (_PLACE, _PLACE, _SIZE),
     "relu2": (_PLACE, _PLACE, _SIZE),
     "scale": (_PLACE, _PLACE, _SIZE),
+    "drop": (_PLACE, _PLACE, _SIZE, _SIZE, _REAL, _SIZE),
+    "drop_stream": (_PLACE, _PLACE, _SIZE, _SIZE, _REAL, _SIZE),
     "add": (_PLACE, _PLACE, _PLACE, _SIZE),
     "norm": (*[_PLACE] * 7, _SIZE, _SIZE, _REAL),
     "norm_back": (*[_PLACE] * 10, _SIZE, _SIZE),

@@ -94,6 +94,49 @@ void scale(const bf16 *slope, bf16 *g, i64 count, int threads)
         g[i] = narrow(wide(slope[i]) * wide(g[i]));
 }
 
+/* MurmurHash3's finalizer (Appleby 2011): every bit of h changes about half of the result's. */
+static inline uint32_t mixed(uint32_t h)
+{
+    h = (h ^ (h >> 16)) * 0x85ebca6b;
+    h = (h ^ (h >> 13)) * 0xc2b2ae35;
+    return h ^ (h >> 16);
+}
+
+/* The two keys of a seed; seeds that differ in a bit share neither. */
+typedef struct { uint32_t first, second; } keys;
+
+static inline keys keys_of(i64 seed)
+{
+    uint32_t low = mixed((uint32_t)seed), high = mixed((uint32_t)((uint64_t)seed >> 32) + 0x9e3779b9);
+    return (keys){mixed(low ^ high), mixed(low + 3 * high + 1)};
+}
+
+/* Sixteen bits for an element that look like chance, whatever the number of threads. */
+static inline uint32_t fate(uint32_t index, keys seed)
+{
+    return mixed(mixed(index ^ seed.first) + seed.second) >> 16;
+}
+
+/* y = x * factor, or 0 for `dropped` of 65,536 fates; y may be x. */
+void drop(const bf16 *x, bf16 *y, i64 seed, i64 dropped, float factor, i64 count, int threads)
+{
+    keys of = keys_of(seed);
+    uint32_t below = (uint32_t)dropped;
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (i64 i = 0; i < count; i++)
+        y[i] = fate((uint32_t)i, of) < below ? 0 : narrow(wide(x[i]) * factor);
+}
+
+/* The same for the residual stream. */
+void drop_stream(const float *x, float *y, i64 seed, i64 dropped, float factor, i64 count, int threads)
+{
+    keys of = keys_of(seed);
+    uint32_t below = (uint32_t)dropped;
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (i64 i = 0; i < count; i++)
+        y[i] = fate((uint32_t)i, of) < below ? 0.0f : x[i] * factor;
+}
+
 /* sum = x + branch. */
 void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
 {

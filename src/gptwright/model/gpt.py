@@ -29,14 +29,10 @@ from gptwright.kernels.library import require_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
 from gptwright.model.dropout import Dropout
-from gptwright.model.fused import (
-    BlockWeights,
-    Recipe,
-    fused_block,
-    fused_loss,
-    fused_losses,
-    fused_norm,
-)
+from gptwright.model.fused.block import BlockWeights, fused_block, fused_drop
+from gptwright.model.fused.loss import fused_loss, fused_losses
+from gptwright.model.fused.norm import fused_norm
+from gptwright.model.fused.recipe import Recipe
 from gptwright.model.linear import Linear
 from gptwright.model.loss import chunked_cross_entropy, chunked_losses
 from gptwright.model.modern import EPSILON, RMSNorm, Rotary, Smear, relu2, rms_norm
@@ -195,9 +191,10 @@ class GPT(nn.Module):
             cached: what came before, continued by these tokens.
             table: where the head of this pass leaves the gradient of a tied table.
         """
-        x_BTC = self.transformer["drop"](self._embedded(tokens_BT, cached, table))
-        again = self.shape.gradient_checkpointing and torch.is_grad_enabled()
         recipe = self.recipe(tokens_BT.shape[1]) if cached is None else None
+        x_BTC = self._embedded(tokens_BT, cached, table)
+        x_BTC = self.transformer["drop"](x_BTC) if recipe is None else fused_drop(x_BTC, recipe)
+        again = self.shape.gradient_checkpointing and torch.is_grad_enabled()
         for layer, block in enumerate(self._blocks()):
             call = functools.partial(block, layer=layer, cached=cached, rotary=self.rotary, recipe=recipe)
             x_BTC = checkpoint(call, x_BTC, use_reentrant=False) if again else call(x_BTC)
@@ -209,10 +206,9 @@ class GPT(nn.Module):
 
     @property
     def _fuses(self) -> bool:
-        """Whether a pass is made by our own kernels: in bfloat16 on a CPU, and they drop nothing."""
+        """Whether a pass is made by our own kernels: in bfloat16 on a CPU."""
         return (
             self._kernels is not None
-            and not (self.training and self.shape.dropout)
             and not torch.compiler.is_compiling()
             and torch.is_autocast_enabled("cpu")
             and torch.get_autocast_dtype("cpu") == torch.bfloat16
@@ -231,6 +227,7 @@ class GPT(nn.Module):
             norm_epsilon=EPSILON if made_of.rms_norm else LAYER_NORM_EPSILON,
             qk_epsilon=EPSILON if made_of.qk_norm else None,
             rotary=None if rotary is None else (rotary.own_TD[:tokens], rotary.others_TD[:tokens]),
+            dropout=self.shape.dropout if self.training else 0.0,
         )
 
     def _embedded(self, tokens_BT: Tensor, cached: Pass | None, table: TableGradient | None) -> Tensor:

@@ -29,7 +29,7 @@ from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.kernels.library import Missing, load_kernels
 from gptwright.model.attention import CausalSelfAttention
-from gptwright.model.fused import fused_loss
+from gptwright.model.fused.loss import fused_loss
 from gptwright.model.gpt import GPT
 from gptwright.train.precision import Precision
 from gptwright.train.threads import using_threads
@@ -138,8 +138,6 @@ def _no_kernels(config: TrainConfig, device: Device) -> str | None:
         return f"they are for a CPU that has bfloat16, and {device.name} is none"
     if config.dtype not in ("auto", "bfloat16") or config.attention_dtype == "float32":
         return "they compute in bfloat16, attention included"
-    if config.dropout:
-        return f"they drop nothing, and dropout = {config.dropout:g}"
     if config.compile is True:
         return "compile = True leaves it to torch's compiler"
     found = load_kernels()
