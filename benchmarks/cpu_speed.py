@@ -1,10 +1,14 @@
 """Trains small models on this CPU for a few steps and prints their speed beside the peak of those seconds.
 
-    python benchmarks/cpu_speed.py [--threads N] [--steps N] [--rounds N] [--dataset FOLDER] [SHAPE …]
+    python benchmarks/cpu_speed.py [--dtype D] [--threads N] [--steps N] [--rounds N] [--dataset FOLDER] [SHAPE …]
 
-The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one thread both count in
+The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one thread steps count in
 CPU time, so that other processes on the machine hardly disturb them; with more, threads wait for each other,
 and only the wall clock on a quiet machine says something. The peak is the better one of before and after.
+
+In float32 it is numpy's, which a plan measures too. In bfloat16 our own kernels work between the products,
+and the peak is torch's in that dtype, as a run measures it; numpy's float32 peak stands beside it, of which
+a plan takes the double.
 """
 
 import argparse
@@ -69,35 +73,51 @@ class Stopwatch:
         return statistics.median(gaps[WARM_UP_STEPS:])
 
 
-def measure(name: str, *, dataset: Path, steps: int, threads: int) -> dict[str, float | str]:
+def peaks_now(dtype: str, clock: Callable[[], float]) -> tuple[float, float]:
+    """This CPU's rates in FLOP/s at this moment: in `dtype`, and numpy's in float32."""
+    import torch
+
+    from gptwright.hardware.cpu import measure_cpu_peak
+    from gptwright.hardware.detect import find_device
+    from gptwright.hardware.probe import measure_matmul_peak
+
+    measure_cpu_peak.cache_clear()
+    measure_matmul_peak.cache_clear()
+    single = measure_cpu_peak(clock=clock)
+    return single if dtype == "float32" else measure_matmul_peak(find_device("cpu"), torch.bfloat16), single
+
+
+def measure(name: str, *, dtype: str, dataset: Path, steps: int, threads: int) -> dict[str, float | str]:
     """Trains one shape and says how fast, and the peak around it."""
     from gptwright.config.load import load_config
-    from gptwright.hardware.cpu import cpu_name, measure_cpu_peak
+    from gptwright.hardware.cpu import cpu_name
     from gptwright.train.run import prepare_new, train_prepared
 
     shape = SHAPES[name]
     clock = time.process_time if threads == 1 else time.perf_counter
-
-    def peak_now() -> float:
-        measure_cpu_peak.cache_clear()
-        return measure_cpu_peak(clock=clock)
-
-    before = peak_now()
+    before = peaks_now(dtype, clock)
     with tempfile.TemporaryDirectory() as place:
         options = {
             "dataset": str(dataset), "out_dir": f"{place}/run", "device": "cpu", "compile": "False",
             "dropout": "0.0", "bias": "False", "gradient_accumulation_steps": "1", "eval_iters": "1",
             "eval_interval": "1000000", "max_iters": str(steps + 10), "warmup_iters": "1",
+            "dtype": dtype, "kernels": str(dtype == "bfloat16"),
         } | {key: str(value) for key, value in shape.items()}  # fmt: skip
         watch = Stopwatch(steps, clock)
         with contextlib.suppress(EnoughError):
             train_prepared(prepare_new(load_config([], options)), watch)
-    peak = max(before, peak_now())
+    peak, single = map(max, before, peaks_now(dtype, clock))
     tokens = int(shape["batch_size"] * shape["block_size"])
     return {
-        "shape": name, "cpu": cpu_name(), "threads": threads, "peak_gflops": round(peak / 1e9, 1),
+        "shape": name, "cpu": cpu_name(), "threads": threads, "dtype": dtype,
+        "peak_gflops": round(peak / 1e9, 1), "float32_gflops": round(single / 1e9, 1),
         "milliseconds": round(watch.seconds * 1000, 2), "tokens_per_second": round(tokens / watch.seconds),
     }  # fmt: skip
+
+
+def shapes_in(dtype: str) -> list[str]:
+    """All shapes; in bfloat16 those without dropout, which our own kernels do not have."""
+    return [name for name, shape in SHAPES.items() if dtype == "float32" or "dropout" not in shape]
 
 
 def prepare_text(folder: Path) -> Path:
@@ -121,6 +141,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SHAPES))
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
@@ -135,8 +156,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         dataset = given.dataset or prepare_text(Path(place))
         for _ in range(given.rounds):
-            for name in given.shapes or SHAPES:
-                row = measure(name, dataset=dataset, steps=given.steps, threads=given.threads)
+            for name in given.shapes or shapes_in(given.dtype):
+                row = measure(
+                    name, dtype=given.dtype, dataset=dataset, steps=given.steps, threads=given.threads
+                )
                 print(json.dumps(row), flush=True)
 
 

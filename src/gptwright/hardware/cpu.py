@@ -1,4 +1,4 @@
-"""This machine's CPU without torch: its name, cores and memory, and how fast it multiplies.
+"""This machine's CPU without torch: its name, cores, memory and dtypes, and how fast it multiplies.
 
 A plan for a CPU needs a peak, and no table has one: the rate depends on vector units, on clocks under load
 and on the cores that this process may use. So it is measured, with the BLAS that numpy brings, which reaches
@@ -38,6 +38,12 @@ def cpu_name() -> str:
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 in hardware; False where the system does not say, as outside Linux."""
+    flags = _cpuinfo("flags").split()
+    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def cpu_memory_bytes() -> int | None:
@@ -87,11 +93,16 @@ def _product(side: int, clock: Callable[[], float]) -> Callable[[], float]:
 
 
 def _linux_name() -> str | None:
+    return _cpuinfo("model name") or None
+
+
+def _cpuinfo(field: str) -> str:
+    """What Linux says of the first core under `field`; empty where it says nothing."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith("model name"):
+            if line.startswith(field):
                 return line.partition(":")[2].strip()
-    return None
+    return ""
 
 
 def _macos_name() -> str | None:

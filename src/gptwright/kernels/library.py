@@ -9,9 +9,7 @@ set of threads; with two, each would wait for the other's (docs/lab-notes.md).
 import ctypes
 import functools
 import hashlib
-import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from gptwright.errors import DeviceError, GptwrightError
 from gptwright.files import cache_folder, replace_bytes
+from gptwright.hardware.kernels import find_kernel_compiler
 
 # NaN and infinity keep their meaning: a run is judged by them.
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
@@ -86,7 +85,7 @@ def load_kernels() -> Kernels | Missing:
     """
     if not sys.platform.startswith("linux"):
         return Missing(f"our own kernels are for Linux, and this is {platform.system()}")
-    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("gcc")
+    compiler = find_kernel_compiler()
     if compiler is None:
         return Missing("no gcc is installed, which our own kernels are built with")
     return _loaded(compiler, cache_folder())

@@ -6,12 +6,17 @@ import subprocess
 from dataclasses import dataclass
 
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin, stated, tabled
-from gptwright.hardware.cpu import cpu_memory_bytes, cpu_name, measure_cpu_peak
+from gptwright.facts import Fact, Origin, derived, stated, tabled
+from gptwright.hardware.cpu import cpu_memory_bytes, cpu_name, has_bfloat16, measure_cpu_peak
+from gptwright.hardware.kernels import find_kernel_compiler, setting_against_kernels
 from gptwright.hardware.table import DeviceSpec, find_spec, near_names
+from gptwright.units import flops_rate
 
 # Names that mean a kind of device and not a model of it.
 KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
+# Of bfloat16 over float32 on a CPU that has it: VDPBF16PS adds two products to each float32 where VFMADD adds
+# one (Intel's and AMD's manuals of the instruction set). AMX does many times more, so it is a lower bound.
+BFLOAT16_RATE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,8 @@ class PlanDevice:
         kind: `cuda`, `cpu` or `mps`.
         count: how many train together.
         dtype: of the matrix multiplications.
+        kernels: whether our own kernels do what is between them.
+        products: the same in words, and why it is so.
         compiled: whether the model is compiled.
         peak: dense peak in that dtype, FLOP/s, or in its best where it is emulated; None where the device is
             unknown.
@@ -38,6 +45,8 @@ class PlanDevice:
     kind: str
     count: int
     dtype: str
+    kernels: bool
+    products: Fact
     compiled: bool
     peak: Fact | None
     emulated: bool
@@ -48,8 +57,17 @@ class PlanDevice:
     remark: str | None
 
 
-def plan_device(config: TrainConfig, *, name: str | None, count: int) -> PlanDevice:
-    """The device named, else this machine's."""
+def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact | None = None) -> PlanDevice:
+    """The device named, else this machine's.
+
+    Args:
+        config: the settings.
+        name: of the device, where somebody named one.
+        count: how many train together.
+        peak: of this CPU, measured in the dtype that a run chose; `config` then names all of its choice.
+    """
+    if peak is not None:
+        return _this_cpu(count, _chosen(config), compiled=config.compile is True, peak=peak)
     here_too = name is None or name.lower() in KINDS or name == cpu_name()
     if name is not None and not here_too:
         return _named(config, stated("device", name), count)
@@ -65,7 +83,8 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int) -> PlanDev
                 source="derived",
             )
             return _named(config, fact, count)
-    return _this_cpu(config, count)
+    way = _expected(config)
+    return _this_cpu(count, way, compiled=config.compile is True, peak=_cpu_peak(way.dtype))
 
 
 @functools.lru_cache
@@ -88,11 +107,14 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
     if match is None:
         near = near_names(str(name.value))
         hint = f"; near it: {', '.join(near)}" if near else ""
+        dtype = "bfloat16" if config.dtype == "auto" else config.dtype
         return PlanDevice(
             name=name,
             kind="cuda",
             count=count,
-            dtype="bfloat16" if config.dtype == "auto" else config.dtype,
+            dtype=dtype,
+            kernels=False,
+            products=_products(config, dtype, Origin.ASSUMED, "most cards of today multiply in it"),
             compiled=compiled,
             peak=None,
             emulated=False,
@@ -117,6 +139,8 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         kind="mps" if spec.vendor == "apple" else "cuda",
         count=count,
         dtype=dtype,
+        kernels=False,
+        products=_products(config, dtype, Origin.TABLED, f"what {spec.name} trains in best"),
         compiled=compiled and spec.vendor != "apple" and spec.compiles,
         peak=tabled("peak_flops", spec.peaks[used], spec.name, reason, unit="FLOP/s"),
         emulated=not native,
@@ -136,19 +160,74 @@ def _emulated(spec: DeviceSpec, dtype: str) -> str:
     )
 
 
-def _this_cpu(config: TrainConfig, count: int) -> PlanDevice:
-    """This machine's CPU, its peak measured just now with numpy's matrix product."""
-    peak, memory = measure_cpu_peak(), cpu_memory_bytes()
-    name = cpu_name()
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a CPU's step multiplies: the dtype, whether our own kernels are between the products, and why."""
+
+    dtype: str
+    kernels: bool
+    origin: Origin
+    reason: str
+
+    def fact(self) -> Fact:
+        """In words."""
+        how = f"{self.dtype} with our own kernels" if self.kernels else self.dtype
+        return Fact(name="dtype", value=self.dtype, text=how, origin=self.origin, reason=self.reason)
+
+
+def _chosen(config: TrainConfig) -> _Way:
+    """The way of a run that has made its choice."""
+    return _Way(config.dtype, config.kernels is True, Origin.MEASURED, "chosen by this run at its start")
+
+
+def _expected(config: TrainConfig) -> _Way:
+    """The way that a run will most likely choose on this CPU.
+
+    A run times bfloat16 with and without our own kernels against float32. With them it is the quicker one
+    wherever the CPU has it; without them that depends on the model, and float32 is planned.
+    """
+    if not has_bfloat16():
+        return _Way("float32", False, Origin.DERIVED, "this CPU has no other in hardware")
+    if config.dtype == "float32":
+        return _Way("float32", False, Origin.CONFIGURED, "asked for")
+    if config.dtype == "float16":
+        return _Way("float32", False, Origin.DERIVED, "this CPU has no float16 in hardware")
+    against = setting_against_kernels(config)
+    if against is None and find_kernel_compiler() is None:
+        against = "no gcc is installed, which they are built with"
+    if against is None:
+        reason = "this CPU has it in hardware, and a compiler is here; a run times it and takes the quickest"
+        return _Way("bfloat16", True, Origin.DERIVED, reason)
+    if config.dtype == "bfloat16":
+        return _Way("bfloat16", False, Origin.CONFIGURED, f"asked for; not with our own kernels: {against}")
+    reason = f"not bfloat16 with our own kernels: {against}; a run times bfloat16 without them"
+    return _Way("float32", False, Origin.DERIVED, reason)
+
+
+def _cpu_peak(dtype: str) -> Fact:
+    """What this CPU reaches in a dtype, from numpy's float32 product, measured just now."""
+    peak = measure_cpu_peak()
+    if dtype == "float32":
+        return _measured("peak_flops", peak, flops_rate(peak), "fastest float32 matrix product just now")
+    formula = (
+        f"at least {BFLOAT16_RATE} × {flops_rate(peak)}, the fastest float32 matrix product just now: an"
+        " instruction makes two products of bfloat16 where it makes one of float32; AMX makes more"
+    )
+    return derived("peak_flops", BFLOAT16_RATE * peak, formula, unit="FLOP/s")
+
+
+def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevice:
+    """This machine's CPU."""
+    name, memory = cpu_name(), cpu_memory_bytes()
     return PlanDevice(
         name=_measured("device", name, name, "this machine's CPU"),
         kind="cpu",
         count=count,
-        dtype="float32" if config.dtype in ("auto", "float16") else config.dtype,
-        compiled=config.compile is True,
-        peak=_measured(
-            "peak_flops", peak, f"{peak / 1e9:.0f} GFLOP/s", "fastest float32 matrix product just now"
-        ),
+        dtype=way.dtype,
+        kernels=way.kernels,
+        products=way.fact(),
+        compiled=compiled,
+        peak=peak,
         emulated=False,
         bandwidth=None,
         memory=(
@@ -160,6 +239,13 @@ def _this_cpu(config: TrainConfig, count: int) -> PlanDevice:
         family=None,
         remark=None,
     )
+
+
+def _products(config: TrainConfig, dtype: str, origin: Origin, reason: str) -> Fact:
+    """The dtype of a GPU's products: what was asked for, else what the device is taken to do best."""
+    if config.dtype != "auto":
+        origin, reason = Origin.CONFIGURED, "asked for"
+    return Fact(name="dtype", value=dtype, text=dtype, origin=origin, reason=reason)
 
 
 def _measured(name: str, value: float | str, text: str, reason: str) -> Fact:

@@ -111,7 +111,7 @@ def make_plan(
     Args:
         config: its settings.
         facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`,
-            and `peak_flops` of this machine in the dtype of the products, where it was measured.
+            and `peak_flops` of this CPU in the dtype that a run chose, where it was measured.
         sources: where each setting that somebody gave comes from.
         speed: a measured speed, in place of the model's.
 
@@ -123,9 +123,7 @@ def make_plan(
     shape = ModelShape.of(config, int(vocabulary.number))
     count = int(facts["device_count"].number) if "device_count" in facts else 1
     name = str(facts["device"].value) if "device" in facts else None
-    device = plan_device(config, name=name, count=count)
-    if "peak_flops" in facts:
-        device = replace(device, peak=facts["peak_flops"])
+    device = plan_device(config, name=name, count=count, peak=facts.get("peak_flops"))
     memory, fits, largest = _memory(config, shape, device)
     tokens = config.sequences_per_step * config.block_size * config.max_iters
     train_tokens = facts.get("train_tokens")
@@ -187,7 +185,7 @@ def _memory(
     """What a step needs, whether that fits, and the largest micro-batch that does."""
     divided = _is_divided(config, device)
     step = Step(
-        shape=shape,
+        shape=replace(shape, kernels=device.kernels),
         micro_batch=config.batch_size,
         dtype=device.dtype,
         compiled=device.compiled,

@@ -47,7 +47,10 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             },
         },
         "throughput": {
+            "dtype": plan.device.dtype,
+            "kernels": plan.device.kernels,
             "peak_tflops": peak.number / 1e12 if peak is not None else None,
+            "peak_basis": peak.reason if peak is not None else None,
             "tokens_per_second": _band(
                 (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed is not None else None
             ),

@@ -128,7 +128,7 @@ def _memory(plan: Plan) -> list[Fact]:
 
 
 def _speed(plan: Plan) -> list[Fact]:
-    facts = [plan.device.name]
+    facts = [plan.device.name, plan.device.products]
     if plan.device.peak is not None:
         facts.append(plan.device.peak)
     if plan.speed is not None:

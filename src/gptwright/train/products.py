@@ -27,6 +27,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
+from gptwright.hardware.kernels import setting_against_kernels
 from gptwright.kernels.library import Missing, load_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.fused.loss import fused_loss
@@ -132,14 +133,10 @@ def choose_way(
 
 def _no_kernels(config: TrainConfig, device: Device) -> str | None:
     """Why our own kernels cannot make this run's steps, if they cannot."""
-    if config.kernels is False:
-        return "kernels = False"
     if device.type != "cpu" or "bfloat16" not in device.native_dtypes:
         return f"they are for a CPU that has bfloat16, and {device.name} is none"
-    if config.dtype not in ("auto", "bfloat16") or config.attention_dtype == "float32":
-        return "they compute in bfloat16, attention included"
-    if config.compile is True:
-        return "compile = True leaves it to torch's compiler"
+    if (against := setting_against_kernels(config)) is not None:
+        return against
     found = load_kernels()
     return found.reason if isinstance(found, Missing) else None
 

@@ -1,6 +1,7 @@
 """What the plan promises of a run that is about to start, and what the process measures of it at the end."""
 
 import sys
+from dataclasses import replace
 
 import psutil
 import torch
@@ -35,7 +36,7 @@ def promise_of(
         vocabulary: rows of the token embedding.
         world: the processes that train.
         device: this one's.
-        choice: the dtype of a CPU that was chosen by measurement; a plan by itself takes float32.
+        choice: how a CPU multiplies, where that was chosen; a plan by itself only expects a way.
     """
     config = loaded.config
     devices = world.hosts if device.type == "cpu" else world.size
@@ -45,7 +46,10 @@ def promise_of(
         "dataset": stated("dataset", dataset.name),
         "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
     }
-    if choice is not None:
+    if choice is None:
+        # Our own kernels are always somebody's choice; what a plan expects of them is settled here.
+        config = replace(config, kernels=False)
+    else:
         config = choice.way.applied(config)
         facts["peak_flops"] = _peak(device, choice.way.dtype)
     return make_plan(config, facts, sources=loaded.sources)
