@@ -1,6 +1,7 @@
 """Trains small models on this CPU for a few steps and prints their speed beside the peak of those seconds.
 
-    python benchmarks/cpu_speed.py [--dtype D] [--threads N] [--steps N] [--rounds N] [--dataset FOLDER] [SHAPE …]
+    python benchmarks/cpu_speed.py [--dtype D] [--threads N] [--steps N] [--rounds N] [--dataset FOLDER]
+        [SHAPE …]
 
 The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one thread steps count in
 CPU time, so that other processes on the machine hardly disturb them; with more, threads wait for each other,

@@ -41,7 +41,7 @@ def usable_cores() -> int:
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware; False where the system does not say, as outside Linux."""
+    """Whether this CPU multiplies bfloat16 in hardware, as Linux says; False elsewhere."""
     flags = _cpuinfo("flags").split()
     return "avx512_bf16" in flags or "amx_bf16" in flags
 

@@ -107,14 +107,14 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
     if match is None:
         near = near_names(str(name.value))
         hint = f"; near it: {', '.join(near)}" if near else ""
-        dtype = "bfloat16" if config.dtype == "auto" else config.dtype
+        assumed_dtype = "bfloat16" if config.dtype == "auto" else config.dtype
         return PlanDevice(
             name=name,
             kind="cuda",
             count=count,
-            dtype=dtype,
+            dtype=assumed_dtype,
             kernels=False,
-            products=_products(config, dtype, Origin.ASSUMED, "most cards of today multiply in it"),
+            products=_products(config, assumed_dtype, Origin.ASSUMED, "most cards of today multiply in it"),
             compiled=compiled,
             peak=None,
             emulated=False,
