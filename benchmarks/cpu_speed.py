@@ -1,7 +1,7 @@
 """Trains small models on this CPU for a few steps and prints their speed beside the peak of those seconds.
 
     python benchmarks/cpu_speed.py [--dtype D] [--threads N] [--steps N] [--rounds N] [--dataset FOLDER]
-        [SHAPE …]
+        [--no-kernels] [SHAPE …]
 
 The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one thread steps count in
 CPU time, so that other processes on the machine hardly disturb them; with more, threads wait for each other,
@@ -88,7 +88,9 @@ def peaks_now(dtype: str, clock: Callable[[], float]) -> tuple[float, float]:
     return single if dtype == "float32" else measure_matmul_peak(find_device("cpu"), torch.bfloat16), single
 
 
-def measure(name: str, *, dtype: str, dataset: Path, steps: int, threads: int) -> dict[str, float | str]:
+def measure(
+    name: str, *, dtype: str, kernels: bool, dataset: Path, steps: int, threads: int
+) -> dict[str, float | str]:
     """Trains one shape and says how fast, and the peak around it."""
     from gptwright.config.load import load_config
     from gptwright.hardware.cpu import cpu_name
@@ -102,7 +104,7 @@ def measure(name: str, *, dtype: str, dataset: Path, steps: int, threads: int) -
             "dataset": str(dataset), "out_dir": f"{place}/run", "device": "cpu", "compile": "False",
             "dropout": "0.0", "bias": "False", "gradient_accumulation_steps": "1", "eval_iters": "1",
             "eval_interval": "1000000", "max_iters": str(steps + 10), "warmup_iters": "1",
-            "dtype": dtype, "kernels": str(dtype == "bfloat16"),
+            "dtype": dtype, "kernels": str(kernels),
         } | {key: str(value) for key, value in shape.items()}  # fmt: skip
         watch = Stopwatch(steps, clock)
         with contextlib.suppress(EnoughError):
@@ -143,6 +145,7 @@ def main() -> None:
     )
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SHAPES))
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--no-kernels", dest="kernels", action="store_false", help="bfloat16 by torch alone")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
@@ -159,7 +162,12 @@ def main() -> None:
         for _ in range(given.rounds):
             for name in given.shapes or shapes_in(given.dtype):
                 row = measure(
-                    name, dtype=given.dtype, dataset=dataset, steps=given.steps, threads=given.threads
+                    name,
+                    dtype=given.dtype,
+                    kernels=given.kernels and given.dtype == "bfloat16",
+                    dataset=dataset,
+                    steps=given.steps,
+                    threads=given.threads,
                 )
                 print(json.dumps(row), flush=True)
 

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.hardware import cpu
 from gptwright.hardware.cpu import (
     PATIENCE,
     SECONDS,
     cpu_memory_bytes,
     cpu_name,
+    has_bfloat16,
     measure_cpu_peak,
     usable_cores,
 )
+from gptwright.hardware.detect import find_device
 
 CPUINFO = Path("/proc/cpuinfo")
 MEMINFO = Path("/proc/meminfo")
@@ -44,6 +47,26 @@ def test_cores_are_those_this_process_may_use() -> None:
         assert usable_cores() == 1
     finally:
         os.sched_setaffinity(0, before)
+
+
+def test_bfloat16_is_what_torch_finds() -> None:
+    assert has_bfloat16() == ("bfloat16" in find_device("cpu").native_dtypes)
+
+
+@pytest.mark.parametrize(
+    ("flags", "has"),
+    [
+        ("fpu avx2 avx512f avx512_bf16 gfni", True),
+        ("fpu avx512f amx_bf16 amx_tile", True),
+        ("fpu avx2 avx512f avx512_vnni", False),
+        ("", False),
+    ],
+)
+def test_either_instruction_set_has_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, flags: str, *, has: bool
+) -> None:
+    monkeypatch.setattr(cpu, "_cpuinfo", lambda field: flags if field == "flags" else "another")
+    assert has_bfloat16() is has
 
 
 def test_the_peak_is_measured_once_and_within_reason() -> None:

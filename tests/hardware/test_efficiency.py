@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.data.prepare import prepare
 from gptwright.hardware import efficiency
+from gptwright.hardware.detect import find_device
 from gptwright.hardware.efficiency import CPU_SPREAD, GPU_BASIS, Speed, predict_speed, reachable_mfu
 from gptwright.hardware.step_time import FITTED, Work, step_time
 from gptwright.hardware.table import find_spec
+from gptwright.kernels.library import Missing, load_kernels
 
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads(Path(efficiency.__file__).with_name("speeds.toml").read_text("utf-8"))
@@ -256,26 +259,45 @@ def test_it_answers_without_torch_or_numpy() -> None:
 CPU_RUNS = [(cpu, run) for cpu in CONTENT["cpus"] for run in cpu["runs"]]
 
 
-def on_cpu(shape: ModelShape, peak_flops: float, micro_batch: int) -> Speed:
+def on_cpu(
+    shape: ModelShape, peak_flops: float, micro_batch: int, *, dtype: str = "float32", kernels: bool = False
+) -> Speed:
     work = Work(
         shape=shape,
         peak_flops=peak_flops,
         bandwidth=None,
-        dtype="float32",
+        dtype=dtype,
         compiled=False,
         micro_batch=micro_batch,
         accumulation=1,
         device_kind="cpu",
+        kernels=kernels,
     )
     return predict_speed(work)
 
 
+def on_that_cpu(cpu: dict[str, Any], run: dict[str, Any]) -> Speed:
+    shape, peak = replace(shape_of(run["shape"]), bias=False), run["peak_gflops"] * 1e9
+    how = {"dtype": cpu["dtype"], "kernels": cpu.get("kernels", False)}
+    return on_cpu(shape, peak, run["micro_batch"], **how)
+
+
 @pytest.mark.parametrize(("cpu", "run"), CPU_RUNS, ids=lambda value: str(value.get("shape", "")))
 def test_our_trainer_on_a_cpu_is_inside_its_band(cpu: dict[str, Any], run: dict[str, Any]) -> None:
-    shape = replace(shape_of(run["shape"]), bias=False)
-    speed = on_cpu(shape, run["peak_gflops"] * 1e9, run["micro_batch"])
+    speed = on_that_cpu(cpu, run)
     assert speed.low < run["tokens_per_second"] < speed.high <= 6 * speed.low
     assert speed.likely == pytest.approx(run["tokens_per_second"], rel=0.35)
+
+
+@pytest.mark.parametrize("cpu", CONTENT["cpus"], ids=lambda cpu: str(cpu["name"]))
+def test_the_basis_on_a_cpu_says_how_far_off_it_was(cpu: dict[str, Any]) -> None:
+    speeds = [(on_that_cpu(cpu, run), run["tokens_per_second"]) for run in cpu["runs"]]
+    largest = max(abs(speed.likely / measured - 1) for speed, measured in speeds)
+    count = {5: "five", 6: "six", 8: "eight"}[len(speeds)]
+    for speed, _ in speeds:
+        assert f"peak in {cpu['dtype']}, " in speed.basis
+        assert f"at {count} shapes on one CPU, within {100 * largest:.0f} % there" in speed.basis
+        assert ("with its own kernels" in speed.basis) == cpu.get("kernels", False)
 
 
 def test_a_cpus_band_is_as_wide_as_is_said() -> None:
@@ -294,28 +316,48 @@ def cpu_shape(name: str) -> ModelShape:
     return replace(shape_of(f"cpu-{name}"), bias=False)
 
 
-@pytest.mark.slow
-def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_beside_them(
-    tmp_path: Path,
-) -> None:
+def trained_here(folder: Path, *shapes: str, dtype: str) -> list[tuple[dict[str, Any], ModelShape, int]]:
+    """What `benchmarks/cpu_speed.py` prints of these shapes, with the shapes and their micro-batches."""
     # As many characters as Python's library has, which takes longer to prepare than to train on.
     ids = np.random.default_rng(0).integers(cpu_shape("tiny").vocab_size, size=100_000)
-    (tmp_path / "text.txt").write_text("".join(chr(0x100 + number) for number in ids), "utf-8")
-    prepare(str(tmp_path / "text.txt"), out=tmp_path / "data", tokenizer="char")
+    (folder / "text.txt").write_text("".join(chr(0x100 + number) for number in ids), "utf-8")
+    prepare(str(folder / "text.txt"), out=folder / "data", tokenizer="char")
     # One thread, and CPU time for peak and steps alike: what else the machine does then hardly matters.
-    shapes = ("tiny", "readme-cpu", "tiny-bpe", "medium")
     command = [
         sys.executable,
         "benchmarks/cpu_speed.py",
         "--threads=1",
         "--steps=12",
-        f"--dataset={tmp_path / 'data'}",
+        f"--dtype={dtype}",
+        f"--dataset={folder / 'data'}",
     ]
     done = subprocess.run([*command, *shapes], cwd=ROOT, capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["shape"] for row in rows] == list(shapes)
-    for row in rows:
-        shape = cpu_shape(row["shape"])
-        micro_batch = next(run["micro_batch"] for _, run in CPU_RUNS if run["shape"] == f"cpu-{row['shape']}")
+    assert [(row["shape"], row["dtype"]) for row in rows] == [(shape, dtype) for shape in shapes]
+    micro_batches = {run["shape"]: run["micro_batch"] for _, run in CPU_RUNS}
+    return [(row, cpu_shape(row["shape"]), micro_batches[f"cpu-{row['shape']}"]) for row in rows]
+
+
+@pytest.mark.slow
+def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_beside_them(
+    tmp_path: Path,
+) -> None:
+    shapes = ("tiny", "readme-cpu", "tiny-bpe", "medium")
+    for row, shape, micro_batch in trained_here(tmp_path, *shapes, dtype="float32"):
         speed = on_cpu(shape, row["peak_gflops"] * 1e9, micro_batch)
         assert speed.low < row["tokens_per_second"] < speed.high, row
+
+
+@pytest.mark.slow
+def test_two_shapes_trained_here_in_bfloat16_are_inside_the_band_of_its_peak(tmp_path: Path) -> None:
+    if "bfloat16" not in find_device("cpu").native_dtypes:
+        pytest.skip("this CPU has no bfloat16")
+    if isinstance(missing := load_kernels(), Missing):
+        pytest.skip(missing.reason)
+    if torch.cpu.get_capabilities().get("amx_bf16"):
+        pytest.skip("the model was not fitted to AMX")
+    for row, shape, micro_batch in trained_here(tmp_path, "readme-cpu", "medium", dtype="bfloat16"):
+        speed = on_cpu(shape, row["peak_gflops"] * 1e9, micro_batch, dtype="bfloat16", kernels=True)
+        assert speed.low < row["tokens_per_second"] < speed.high, row
+        # A plan takes the double of numpy's float32 peak for it, which another process may have disturbed.
+        assert 1.3 < row["peak_gflops"] / row["float32_gflops"] < 4, row

@@ -145,8 +145,8 @@ def test_this_cpu_is_measured() -> None:
     plan = planned(None, **GPT2, device="cpu")
     assert plan.device.kind == "cpu"
     assert plan.device.peak is not None
-    assert plan.device.peak.origin == "measured"
-    assert plan.device.dtype == "float32"
+    # In bfloat16 it is derived from what was measured in float32.
+    assert plan.device.peak.origin == ("measured" if plan.device.dtype == "float32" else "derived")
 
 
 Cli = Callable[..., Any]

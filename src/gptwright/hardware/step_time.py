@@ -72,6 +72,7 @@ class Work:
         device_count: devices that train together, data parallel.
         flash: attention is one fused kernel.
         muon_steps: Newton-Schulz steps of Muon; 0 with AdamW alone.
+        kernels: our own do what is between the products, on a CPU in bfloat16.
     """
 
     shape: ModelShape
@@ -87,6 +88,7 @@ class Work:
     device_count: int = 1
     flash: bool = True
     muon_steps: int = 0
+    kernels: bool = False
 
     @property
     def micro_tokens(self) -> int:
@@ -255,30 +257,53 @@ def _communication(work: Work, parameters: int, *, backward: float) -> float:
     return max(0.0, ring - backward / 2)
 
 
-# On a CPU everything is relative to the measured peak. Fitted to our own trainer on one core of an AMD EPYC
-# (`speeds.toml`, under `cpus`), within 12 % at six shapes and 22 % at two with dropout. Products reach the
-# peak as they get wide; what an eager step moves and computes between them counts as bytes; attention reaches
-# part of the peak.
-CPU_WIDTH, CPU_LAYER_BYTES, CPU_VOCABULARY_BYTES, CPU_ATTENTION = 88.0, 374.0, 45.0, 0.58
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuConstants:
+    """What a CPU's dtype decides.
+
+    Attributes:
+        width: channels at which half of a product is its start and end.
+        vocabulary_bytes: moved per vocabulary entry and token for logits and loss.
+        operations: as many starts as a layer takes, and as everything outside the layers.
+    """
+
+    width: float
+    vocabulary_bytes: float
+    operations: tuple[int, int]
+
+
+# On a CPU everything is relative to the peak in the dtype of the products. Fitted to our own trainer on one
+# core of an AMD EPYC each (`speeds.toml`, under `cpus`). Products reach the peak as they get wide; what an
+# eager step moves and computes between them counts as bytes; attention reaches part of the peak.
+# In float32, within 12 % at six shapes and 22 % at two with dropout; 0.5 ms a layer was measured at least.
+CPU_FLOAT32 = CpuConstants(width=88.0, vocabulary_bytes=45.0, operations=(25, 40))
+# In bfloat16 with our own kernels, within 18 % at six shapes: the width alone is fitted. Logits of 16 bits
+# are written once, read and overwritten by the loss, and read by two products. A layer of almost no channels
+# took 0.8 ms, everything outside the layers 1.2.
+CPU_KERNELS = CpuConstants(width=50.0, vocabulary_bytes=10.0, operations=(70, 100))
+# In bfloat16 without them, within 20 % at five shapes: many casts, and a slow loss.
+CPU_AUTOCAST = CpuConstants(width=130.0, vocabulary_bytes=300.0, operations=(100, 300))
+CPU_LAYER_BYTES, CPU_ATTENTION = 374.0, 0.58
 # With dropout there is no fused attention: bytes a head, token and position, random numbers included.
 CPU_SCORE_BYTES = 70.0
-# An operation takes this long to start: 25 a layer in float32, 40 outside; 0.5 ms a layer measured at least.
-CPU_OPERATION, CPU_OPERATIONS = 12e-6, (25, 40)
+# An operation takes this long to start.
+CPU_OPERATION = 12e-6
 # Memory that keeps up with 9 FLOP a byte: 10 GB/s for a core, at most what two channels of memory give.
 CPU_BALANCE, CPU_MOST_BANDWIDTH = 9.0, 40e9
 
 
 def _cpu_step_time(work: Work) -> StepTime:
-    shape = work.shape
+    shape, constants = work.shape, _cpu_constants(work)
     bandwidth = work.bandwidth or min(work.peak_flops / CPU_BALANCE, CPU_MOST_BANDWIDTH)
     fused = work.flash and not shape.dropout
-    products = _product_flops(work) * (1 + CPU_WIDTH / shape.n_embd) / work.peak_flops
+    slower = 1 + constants.width / shape.n_embd
+    products = _product_flops(work) * slower / work.peak_flops
     attention = _attention_flops(replace(work, flash=fused)) / (work.peak_flops * CPU_ATTENTION)
     moved = shape.n_layer * shape.n_embd * CPU_LAYER_BYTES
     if not fused:
         moved += shape.n_layer * shape.n_head * shape.block_size * CPU_SCORE_BYTES
-    moved = moved * _passes(work) + shape.vocab_size * CPU_VOCABULARY_BYTES
-    per_layer, outside = CPU_OPERATIONS
+    moved = moved * _passes(work) + shape.vocab_size * constants.vocabulary_bytes
+    per_layer, outside = constants.operations
     return StepTime(
         products=work.accumulation * products,
         attention=work.accumulation * attention,
@@ -286,6 +311,12 @@ def _cpu_step_time(work: Work) -> StepTime:
         kernels=0.0,
         host=work.accumulation * (per_layer * shape.n_layer * _passes(work) + outside) * CPU_OPERATION,
         optimizer=shape.count_parameters().total * OPTIMIZER_BYTES / bandwidth
-        + _muon_flops(work) * (1 + CPU_WIDTH / shape.n_embd) / work.peak_flops,
+        + _muon_flops(work) * slower / work.peak_flops,
         communication=0.0,
     )
+
+
+def _cpu_constants(work: Work) -> CpuConstants:
+    if work.kernels:
+        return CPU_KERNELS
+    return CPU_FLOAT32 if work.dtype == "float32" else CPU_AUTOCAST

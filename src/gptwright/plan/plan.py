@@ -219,6 +219,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
             device_count=device.count,
             power_watts=device.power_watts,
             muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
+            kernels=device.kernels,
         )
     )
 

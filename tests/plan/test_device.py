@@ -1,0 +1,139 @@
+"""What a plan expects of this machine's CPU: its dtype, our own kernels, and where its peak comes from."""
+
+from typing import Any
+
+import pytest
+
+from gptwright.config.schema import TrainConfig
+from gptwright.facts import Fact, Origin
+from gptwright.hardware.efficiency import CPU_BASIS, KERNELS_BASIS
+from gptwright.plan import device as planning
+from gptwright.plan.plan import Plan, make_plan
+from gptwright.report.plan_document import plan_document
+from gptwright.report.planned import plan_facts
+
+# No more than a tenth of a second of measuring, and the same on every machine.
+FLOAT32_PEAK = 1e11
+
+
+class Machine:
+    """This CPU as a test wants it.
+
+    Args:
+        monkeypatch: pytest's.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.has(bfloat16=True, compiler="/usr/bin/gcc")
+        monkeypatch.setattr(planning, "measure_cpu_peak", lambda: FLOAT32_PEAK)
+
+    def has(self, *, bfloat16: bool, compiler: str | None) -> None:
+        """Says what is here."""
+        self.monkeypatch.setattr(planning, "has_bfloat16", lambda: bfloat16)
+        self.monkeypatch.setattr(planning, "find_kernel_compiler", lambda: compiler)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def planned(facts: dict[str, Fact] | None = None, **settings: Any) -> Plan:
+    return make_plan(TrainConfig(device="cpu", vocab_size=65, **settings), facts or {}, sources={})
+
+
+def said(plan: Plan, name: str) -> Fact:
+    return next(fact for fact in plan_facts(plan) if fact.name == name)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("settings", [{}, {"dtype": "bfloat16"}, {"kernels": True}])
+def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[str, Any]) -> None:
+    plan = planned(**settings)
+    assert (plan.device.dtype, plan.device.kernels) == ("bfloat16", True)
+    assert said(plan, "dtype").text == "bfloat16 with our own kernels"
+    peak = said(plan, "peak_flops")
+    assert (peak.number, peak.text, peak.origin) == (2 * FLOAT32_PEAK, "200.0 GFLOP/s", Origin.DERIVED)
+    assert peak.reason.startswith("at least 2 × 100.0 GFLOP/s, the fastest float32 matrix product just now")
+    throughput = plan_document(plan, (), ())["throughput"]
+    assert (throughput["dtype"], throughput["kernels"]) == ("bfloat16", True)
+    assert throughput["peak_tflops"] == pytest.approx(0.2)
+    assert throughput["peak_basis"] == peak.reason
+    assert throughput["basis"] == KERNELS_BASIS
+    in_float32 = planned(dtype="float32")
+    assert plan.speed is not None
+    assert in_float32.speed is not None
+    assert plan.speed.likely > 1.5 * in_float32.speed.likely
+    assert plan.memory.activations < in_float32.memory.activations
+
+
+@pytest.mark.parametrize(
+    ("settings", "bfloat16", "compiler", "reason"),
+    [
+        ({}, False, "/usr/bin/gcc", "this CPU has no other in hardware"),
+        ({"dtype": "bfloat16"}, False, "/usr/bin/gcc", "this CPU has no other in hardware"),
+        ({"dtype": "float32"}, True, "/usr/bin/gcc", "asked for"),
+        ({"dtype": "float16"}, True, "/usr/bin/gcc", "this CPU has no float16 in hardware"),
+        (
+            {"dropout": 0.2},
+            True,
+            "/usr/bin/gcc",
+            "not bfloat16 with our own kernels: they drop nothing, and dropout = 0.2; a run times bfloat16"
+            " without them",
+        ),
+        (
+            {},
+            True,
+            None,
+            "not bfloat16 with our own kernels: no gcc is installed, which they are built with; a run times"
+            " bfloat16 without them",
+        ),
+    ],
+)
+def test_without_kernels_it_is_float32_as_measured(
+    machine: Machine, settings: dict[str, Any], *, bfloat16: bool, compiler: str | None, reason: str
+) -> None:
+    machine.has(bfloat16=bfloat16, compiler=compiler)
+    plan = planned(**settings)
+    assert (plan.device.dtype, plan.device.kernels) == ("float32", False)
+    assert (said(plan, "dtype").text, said(plan, "dtype").reason) == ("float32", reason)
+    peak = said(plan, "peak_flops")
+    assert (peak.number, peak.origin) == (FLOAT32_PEAK, Origin.MEASURED)
+    assert peak.reason == "fastest float32 matrix product just now"
+    assert plan_document(plan, (), ())["throughput"]["basis"] == CPU_BASIS
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("settings", [{"kernels": False}, {"attention_dtype": "float32"}])
+def test_bfloat16_that_is_asked_for_is_planned_without_kernels_too(settings: dict[str, Any]) -> None:
+    plan = planned(dtype="bfloat16", **settings)
+    assert (plan.device.dtype, plan.device.kernels) == ("bfloat16", False)
+    assert said(plan, "dtype").reason.startswith("asked for; not with our own kernels: ")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"dtype": "bfloat16", "kernels": True}, {"dtype": "bfloat16", "kernels": False}]
+)
+def test_a_runs_own_choice_is_followed_with_the_peak_it_measured(
+    machine: Machine, settings: dict[str, Any]
+) -> None:
+    machine.has(bfloat16=False, compiler=None)
+    measured = Fact(
+        name="peak_flops", value=3e11, text="300 GFLOP/s", origin=Origin.MEASURED, reason="just now"
+    )
+    plan = planned({"peak_flops": measured}, **settings)
+    assert (plan.device.dtype, plan.device.kernels) == ("bfloat16", settings["kernels"])
+    assert plan.device.peak is measured
+
+
+def test_a_card_says_its_dtype_too() -> None:
+    def dtype(card: str, **settings: Any) -> tuple[str, Origin]:
+        facts = {"device": Fact(name="device", value=card, text=card, origin=Origin.CONFIGURED, reason="")}
+        fact = said(make_plan(TrainConfig(vocab_size=65, **settings), facts, sources={}), "dtype")
+        return fact.text, fact.origin
+
+    assert dtype("RTX 4070") == ("bfloat16", Origin.TABLED)
+    assert dtype("T4") == ("float16", Origin.TABLED)
+    assert dtype("RTX 4070", dtype="float16") == ("float16", Origin.CONFIGURED)
+    assert dtype("GeForce RTX 9999") == ("bfloat16", Origin.ASSUMED)
