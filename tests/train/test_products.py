@@ -15,6 +15,7 @@ from gptwright.facts import Origin
 from gptwright.hardware import probe
 from gptwright.hardware.detect import Device, find_device
 from gptwright.kernels.library import Missing, load_kernels
+from gptwright.plan import device as planning
 from gptwright.plan.plan import make_plan
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
@@ -242,6 +243,22 @@ def test_a_run_computes_as_chosen_and_goes_on_so(
     again.let_go()
     assert again.session.precision.dtype == "bfloat16"
     assert again.session.model.shape.float32_attention
+
+
+@pytest.mark.usefixtures("everywhere", "taken")
+def test_a_run_without_a_choice_promises_nothing_of_kernels(
+    tmp_path: Path, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A compiler is seen that cannot build them, so that a plan by itself would count on them.
+    monkeypatch.setattr(planning, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(planning, "find_kernel_compiler", lambda: "gcc")
+    options = tiny | {"dtype": "bfloat16", "attention_dtype": "dtype", "out_dir": str(tmp_path / "run")}
+    loaded = load_config([], options)
+    assert make_plan(loaded.config, {}, sources={}).device.kernels
+    prepared = prepare_new(loaded)
+    prepared.let_go()
+    device = prepared.session.promise.device
+    assert (device.dtype, device.kernels) == ("bfloat16", False)
 
 
 @pytest.mark.usefixtures("everywhere", "taken")
