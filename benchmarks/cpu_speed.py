@@ -118,11 +118,6 @@ def measure(
     }  # fmt: skip
 
 
-def shapes_in(dtype: str) -> list[str]:
-    """All shapes; in bfloat16 those without dropout, which our own kernels do not have."""
-    return [name for name, shape in SHAPES.items() if dtype == "float32" or "dropout" not in shape]
-
-
 def prepare_text(folder: Path) -> Path:
     """Characters of Python's standard library as a dataset."""
     out = folder / "data"
@@ -160,7 +155,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         dataset = given.dataset or prepare_text(Path(place))
         for _ in range(given.rounds):
-            for name in given.shapes or shapes_in(given.dtype):
+            for name in given.shapes or SHAPES:
                 row = measure(
                     name,
                     dtype=given.dtype,

@@ -293,7 +293,7 @@ def test_our_trainer_on_a_cpu_is_inside_its_band(cpu: dict[str, Any], run: dict[
 def test_the_basis_on_a_cpu_says_how_far_off_it_was(cpu: dict[str, Any]) -> None:
     speeds = [(on_that_cpu(cpu, run), run["tokens_per_second"]) for run in cpu["runs"]]
     largest = max(abs(speed.likely / measured - 1) for speed, measured in speeds)
-    count = {5: "five", 6: "six", 8: "eight"}[len(speeds)]
+    count = {5: "five", 8: "eight"}[len(speeds)]
     for speed, _ in speeds:
         assert f"peak in {cpu['dtype']}, " in speed.basis
         assert f"at {count} shapes on one CPU, within {100 * largest:.0f} % there" in speed.basis

@@ -1,9 +1,12 @@
 """What a plan expects of this machine's CPU: its dtype, our own kernels, and where its peak comes from."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gptwright.arithmetic.memory import training_memory
+from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.efficiency import CPU_BASIS, KERNELS_BASIS
@@ -48,7 +51,7 @@ def said(plan: Plan, name: str) -> Fact:
 
 
 @pytest.mark.usefixtures("machine")
-@pytest.mark.parametrize("settings", [{}, {"dtype": "bfloat16"}, {"kernels": True}])
+@pytest.mark.parametrize("settings", [{}, {"dtype": "bfloat16"}, {"kernels": True}, {"dropout": 0.2}])
 def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[str, Any]) -> None:
     plan = planned(**settings)
     assert (plan.device.dtype, plan.device.kernels) == ("bfloat16", True)
@@ -65,7 +68,15 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
     assert plan.speed is not None
     assert in_float32.speed is not None
     assert plan.speed.likely > 1.5 * in_float32.speed.likely
-    assert plan.memory.activations < in_float32.memory.activations
+    step = Step(
+        shape=replace(plan.shape, kernels=True),
+        micro_batch=plan.config.batch_size,
+        dtype="bfloat16",
+        compiled=False,
+        accumulation=plan.config.gradient_accumulation_steps,
+        device_kind="cpu",
+    )
+    assert plan.memory == training_memory(step)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +87,11 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
         ({"dtype": "float32"}, True, "/usr/bin/gcc", "asked for"),
         ({"dtype": "float16"}, True, "/usr/bin/gcc", "this CPU has no float16 in hardware"),
         (
-            {"dropout": 0.2},
+            {"compile": True},
             True,
             "/usr/bin/gcc",
-            "not bfloat16 with our own kernels: they drop nothing, and dropout = 0.2; a run times bfloat16"
-            " without them",
+            "not bfloat16 with our own kernels: compile = True leaves it to torch's compiler; a run times"
+            " bfloat16 without them",
         ),
         (
             {},

@@ -46,7 +46,7 @@ CPU_BASIS = (
 )
 KERNELS_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in bfloat16, fitted to this trainer with its own"
-    " kernels at six shapes on one CPU, within 18 % there"
+    " kernels at eight shapes on one CPU, within 18 % there"
 )
 AUTOCAST_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in bfloat16, fitted to this trainer without its"
