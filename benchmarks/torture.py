@@ -28,7 +28,7 @@ OPTIONS = {
     "n_layer": "2", "n_head": "2", "n_embd": "32", "block_size": "16", "batch_size": "4",
     "gradient_accumulation_steps": "2", "learning_rate": "1e-2", "min_lr": "1e-3", "warmup_iters": "4",
     "checkpoint_interval": "5", "eval_interval": "50", "eval_iters": "2", "dropout": "0.1",
-    "sampling": "epoch", "log_interval": "2", "device": "cpu",
+    "sampling": "epoch", "log_interval": "2", "device": "cpu", "dtype": "float32",
 }  # fmt: skip
 
 

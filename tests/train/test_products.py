@@ -171,7 +171,7 @@ def test_a_run_that_had_kernels_where_there_are_none_now_takes_the_quickest_of_t
 def test_a_run_with_kernels_learns_and_goes_on_to_the_same_bits(
     tmp_path: Path, tiny: dict[str, str], train: Train
 ) -> None:
-    options = tiny | {"attention_dtype": "auto"}
+    options = tiny | {"dtype": "auto"}
     in_float32 = train(options | {"dtype": "float32"}, tmp_path / "float32")
     whole = train(options, tmp_path / "whole")
     assert whole.state.best_val_loss == pytest.approx(in_float32.state.best_val_loss, abs=0.02)
@@ -219,7 +219,7 @@ def test_each_way_is_really_timed_and_leaves_no_trace(cpu: Device) -> None:
 def test_a_run_computes_as_chosen_and_goes_on_so(
     tmp_path: Path, tiny: dict[str, str], taken: dict[Way, float], train: Train
 ) -> None:
-    options = tiny | {"attention_dtype": "auto"}
+    options = tiny | {"dtype": "auto"}
     in_float32 = train(options | {"dtype": "float32"}, tmp_path / "float32")
     out = tmp_path / "run"
     prepared = prepare_new(load_config([], options | {"out_dir": str(out)}))
