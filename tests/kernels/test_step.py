@@ -86,7 +86,7 @@ def test_numbers_round_to_the_nearest_as_torch_rounds(kernels: Kernels) -> None:
 def test_a_norm_and_its_way_back(
     kernels: Kernels, channels: int, weighted: bool, biased: bool, has_branch: bool, threads: int
 ) -> None:
-    rows, epsilon = 37, 1e-5
+    rows, epsilon = 300, 1e-5
     x, passed = draw(rows, channels).float() * 3 + 1, draw(rows, channels, seed=1).float()
     branch = draw(rows, channels, seed=2) if has_branch else None
     weight = draw(channels, seed=3).float() if weighted else None
@@ -134,14 +134,14 @@ def test_a_norms_gradient_without_another_beside_it(kernels: Kernels, threads: i
 
 
 def test_a_branch_is_added_to_the_stream(kernels: Kernels) -> None:
-    x, branch = draw(3, 41).float() / 3, draw(3, 41, seed=1)
+    x, branch = draw(300, 141).float() / 3, draw(300, 141, seed=1)
     y = torch.empty_like(x)
     kernels("add", x, branch, y, x.numel())
     assert torch.equal(y, x + branch.float())
 
 
 def test_a_gradient_is_scaled_by_the_slope(kernels: Kernels) -> None:
-    slope, g = draw(3, 41), draw(3, 41, seed=1)
+    slope, g = draw(300, 141), draw(300, 141, seed=1)
     expected = (slope.float() * g.float()).bfloat16()
     kernels("scale", slope, g, g.numel())
     assert torch.equal(g, expected)
@@ -184,7 +184,7 @@ def test_a_seed_drops_the_same_again_whatever_the_dtype(kernels: Kernels) -> Non
 def test_heads_are_split_normalized_and_turned_and_the_way_back(
     kernels: Kernels, normalizes: bool, turns: bool
 ) -> None:
-    B, T, H, D, epsilon = 2, 5, 3, 12, 1e-6
+    B, T, H, D, epsilon = 8, 120, 3, 12, 1e-6
     tokens = draw(B, T, 3, H, D, times=2.0)
     rotary = Rotary(D, T) if turns else None
     factors = (None, None) if rotary is None else (rotary.own_TD, rotary.others_TD)
@@ -215,16 +215,18 @@ def test_heads_are_split_normalized_and_turned_and_the_way_back(
 @pytest.mark.parametrize(("queries", "first"), [(1, 0), (5, 0), (16, 0), (16, 32), (7, 21), (64, 64)])
 def test_softmax_over_what_a_query_sees_and_the_way_back(kernels: Kernels, queries: int, first: int) -> None:
     keys, scale = first + queries, 0.25
-    scores, g = draw(3, queries, keys, times=4.0), draw(3, queries, keys, seed=1)
+    # Enough of them that two threads share the rows.
+    heads = 3 + 32_768 // (queries * keys)
+    scores, g = draw(heads, queries, keys, times=4.0), draw(heads, queries, keys, seed=1)
     exact = scores.double().requires_grad_()
     unseen = torch.ones(queries, keys).triu_(first + 1).bool()
     expected = (exact * scale).masked_fill(unseen, -math.inf).softmax(dim=-1)
     torch.autograd.backward(expected, g.double())
     probabilities = scores.clone()
-    kernels("softmax", probabilities, 3, queries, keys, first, scale)
+    kernels("softmax", probabilities, heads, queries, keys, first, scale)
     torch.testing.assert_close(probabilities.double(), expected.detach(), rtol=HALF, atol=1e-6)
     assert not probabilities[:, unseen].any()
-    kernels("softmax_back", probabilities, g, 3, queries, keys, first, scale)
+    kernels("softmax_back", probabilities, g, heads, queries, keys, first, scale)
     assert exact.grad is not None
     torch.testing.assert_close(g.double(), exact.grad, rtol=2**-6, atol=2e-3)
     assert not g[:, unseen].any()
@@ -253,17 +255,18 @@ def test_a_key_that_is_not_seen_may_be_anything(kernels: Kernels) -> None:
 @pytest.mark.parametrize("vocabulary", [1, 65, 1000])
 @pytest.mark.parametrize("times", [1.0, 30.0])
 def test_cross_entropy_and_its_gradient(kernels: Kernels, vocabulary: int, times: float) -> None:
-    logits = draw(9, vocabulary, times=times)
-    targets = torch.arange(9) % vocabulary
+    rows = 40
+    logits = draw(rows, vocabulary, times=times)
+    targets = torch.arange(rows) % vocabulary
     exact = logits.double().requires_grad_()
     expected = F.cross_entropy(exact, targets, reduction="none")
     torch.autograd.backward(expected.sum())
-    losses, kept = torch.empty(9), logits.clone()
-    kernels("cross_entropy", kept, targets, losses, 9, vocabulary, 0, 0.5)
+    losses, kept = torch.empty(rows), logits.clone()
+    kernels("cross_entropy", kept, targets, losses, rows, vocabulary, 0, 0.5)
     assert torch.equal(kept, logits)
     torch.testing.assert_close(losses.double(), expected.detach(), rtol=1e-6, atol=1e-6)
-    again = torch.empty(9)
-    kernels("cross_entropy", logits, targets, again, 9, vocabulary, 1, 0.5)
+    again = torch.empty(rows)
+    kernels("cross_entropy", logits, targets, again, rows, vocabulary, 1, 0.5)
     assert torch.equal(again, losses)
     assert exact.grad is not None
     torch.testing.assert_close(logits.double(), 0.5 * exact.grad, rtol=HALF, atol=1e-6)

@@ -16,6 +16,9 @@
 typedef uint16_t bf16;
 typedef int64_t i64;
 
+/* Fewer elements are done before a second thread has begun; torch's own operations draw the same line. */
+#define SHARED(elements) ((elements) >= 32768)
+
 static inline float wide(bf16 narrow)
 {
     union { uint32_t bits; float value; } both = {(uint32_t)narrow << 16};
@@ -66,7 +69,7 @@ static inline float normal(float x, float bell)
 /* y = gelu(x); x becomes its slope there, which is all that the way back needs of it. */
 void gelu(bf16 *x, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++) {
         float v = wide(x[i]);
         float bell = exponential(-0.5f * v * v), below = normal(v, bell);
@@ -78,7 +81,7 @@ void gelu(bf16 *x, bf16 *y, i64 count, int threads)
 /* y = max(x, 0)^2; x becomes its slope there. */
 void relu2(bf16 *x, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++) {
         float v = wide(x[i]), above = v < 0.0f ? 0.0f : v;
         y[i] = narrow(above * above);
@@ -89,7 +92,7 @@ void relu2(bf16 *x, bf16 *y, i64 count, int threads)
 /* g becomes slope * g. */
 void scale(const bf16 *slope, bf16 *g, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++)
         g[i] = narrow(wide(slope[i]) * wide(g[i]));
 }
@@ -122,7 +125,7 @@ void drop(const bf16 *x, bf16 *y, i64 seed, i64 dropped, float factor, i64 count
 {
     keys of = keys_of(seed);
     uint32_t below = (uint32_t)dropped;
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++)
         y[i] = fate((uint32_t)i, of) < below ? 0 : narrow(wide(x[i]) * factor);
 }
@@ -132,7 +135,7 @@ void drop_stream(const float *x, float *y, i64 seed, i64 dropped, float factor, 
 {
     keys of = keys_of(seed);
     uint32_t below = (uint32_t)dropped;
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++)
         y[i] = fate((uint32_t)i, of) < below ? 0.0f : x[i] * factor;
 }
@@ -140,7 +143,7 @@ void drop_stream(const float *x, float *y, i64 seed, i64 dropped, float factor, 
 /* sum = x + branch. */
 void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) schedule(static)
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++)
         sum[i] = x[i] + wide(branch[i]);
 }
@@ -151,7 +154,7 @@ void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
 void norm(const float *x, const bf16 *branch, const float *weight, const float *bias, float *sum, bf16 *y,
           float *statistics, i64 R, i64 C, float epsilon, int threads)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
     for (i64 r = 0; r < R; r++) {
         const float *in = x + r * C;
         bf16 *out = y + r * C;
@@ -198,7 +201,7 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
                const float *statistics, float *dx, bf16 *dbranch, float *dweight, float *dbias, float *sums,
                i64 R, i64 C, int threads)
 {
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads) if (parallel : SHARED(R * C))
     {
         i64 me = omp_get_thread_num(), all = omp_get_num_threads();
         float *own = sums + me * 2 * C;
@@ -259,7 +262,7 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
 void split_heads(const bf16 *tokens, bf16 *heads, const float *own, const float *others, float *inverse,
                  float epsilon, i64 turned, i64 B, i64 T, i64 P, i64 H, i64 D, int threads)
 {
-#pragma omp parallel for collapse(2) num_threads(threads) schedule(static)
+#pragma omp parallel for collapse(2) num_threads(threads) if (parallel : SHARED(B * T * P * H * D)) schedule(static)
     for (i64 b = 0; b < B; b++)
         for (i64 h = 0; h < H; h++)
             for (i64 p = 0; p < P; p++)
@@ -303,7 +306,7 @@ void merge_heads(const bf16 *heads, bf16 *tokens, const bf16 *turned_heads, cons
                  const float *others, const float *inverse, i64 turned, i64 B, i64 T, i64 P, i64 H, i64 D,
                  int threads)
 {
-#pragma omp parallel for collapse(2) num_threads(threads) schedule(static)
+#pragma omp parallel for collapse(2) num_threads(threads) if (parallel : SHARED(B * T * P * H * D)) schedule(static)
     for (i64 b = 0; b < B; b++)
         for (i64 h = 0; h < H; h++)
             for (i64 p = 0; p < P; p++)
@@ -353,7 +356,7 @@ static inline i64 padded(i64 seen, i64 keys)
  * first + q + 1 of them, and the others get 0. */
 void softmax(bf16 *scores, i64 N, i64 Q, i64 K, i64 first, float scale, int threads)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(N * Q * K)) schedule(static)
     for (i64 row = 0; row < N * Q; row++) {
         bf16 *s = scores + row * K;
         i64 seen = first + row % Q + 1, looked = padded(seen, K);
@@ -379,7 +382,7 @@ void softmax(bf16 *scores, i64 N, i64 Q, i64 K, i64 first, float scale, int thre
 /* g, the gradient of what `softmax` made, becomes that of the scores it was given. */
 void softmax_back(const bf16 *probabilities, bf16 *g, i64 N, i64 Q, i64 K, i64 first, float scale, int threads)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(N * Q * K)) schedule(static)
     for (i64 row = 0; row < N * Q; row++) {
         const bf16 *p = probabilities + row * K;
         bf16 *d = g + row * K;
@@ -400,7 +403,7 @@ void softmax_back(const bf16 *probabilities, bf16 *g, i64 N, i64 Q, i64 K, i64 f
 void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V, int gradient, float share,
                    int threads)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * V)) schedule(static)
     for (i64 r = 0; r < R; r++) {
         bf16 *l = logits + r * V;
         float at = wide(l[targets[r]]), largest = -INFINITY, sum = 0.0f;
