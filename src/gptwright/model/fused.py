@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gptwright.arithmetic.step import query_blocks
 from gptwright.kernels.library import Kernels
 from gptwright.model.tied import TableGradient
 
@@ -197,9 +198,8 @@ class _Attention:
 
     def _blocks(self) -> list[tuple[slice, slice]]:
         """The queries of each block, and the keys that they see between them."""
-        begins = range(0, self.tokens, self.recipe.queries)
-        ends = [min(begin + self.recipe.queries, self.tokens) for begin in begins]
-        return [(slice(begin, end), slice(end)) for begin, end in zip(begins, ends, strict=True)]
+        blocks = query_blocks(self.tokens, self.recipe.queries)
+        return [(slice(begin, end), slice(end)) for begin, end in blocks]
 
     def _split(self, x_MP: Tensor, parts: int, turned: int = 0) -> tuple[Tensor, Tensor | None]:
         """Heads `[parts, N, T, D]`, and by what the first ones were scaled."""
