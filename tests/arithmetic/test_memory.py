@@ -5,7 +5,7 @@ from dataclasses import astuple, fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gptwright.arithmetic.memory import (
@@ -31,6 +31,8 @@ def shape(
     tied: bool = True,
     dropout: float = 0.0,
     checkpointing: bool = False,
+    chunk: int = 0,
+    kernels: bool = False,
 ) -> ModelShape:
     return ModelShape(
         n_layer=n_layer,
@@ -42,6 +44,8 @@ def shape(
         tie_weights=tied,
         dropout=dropout,
         gradient_checkpointing=checkpointing,
+        loss_chunk=chunk,
+        kernels=kernels,
     )
 
 
@@ -213,6 +217,18 @@ def test_overhead_says_where_it_is_from() -> None:
     assert memory(CHARACTERS, 4, device_kind="mps", dtype="float32").overhead == 278 * 2**20
 
 
+ON_A_CPU: dict[str, Any] = {
+    "dtype": "float32",
+    "compiled": False,
+    "accumulation": 1,
+    "device_kind": "cpu",
+    "fused_optimizer": True,
+    "data_parallel": False,
+    "flash": True,
+    "keeps_logits": False,
+}
+
+
 @given(
     n_layer=st.integers(1, 48),
     n_head=st.integers(1, 25),
@@ -222,6 +238,8 @@ def test_overhead_says_where_it_is_from() -> None:
     tied=st.booleans(),
     dropout=st.sampled_from([0.0, 0.1]),
     checkpointing=st.booleans(),
+    chunk=st.sampled_from([0, 256]),
+    kernels=st.booleans(),
     micro_batch=st.integers(1, 256),
     settings=st.fixed_dictionaries(
         {
@@ -236,6 +254,34 @@ def test_overhead_says_where_it_is_from() -> None:
         }
     ),
 )
+@example(  # the eleventh sequence makes the residual stream so large that it goes back to the system
+    n_layer=1,
+    n_head=3,
+    head_size=73,
+    block_size=109,
+    vocab_size=1,
+    tied=False,
+    dropout=0.0,
+    checkpointing=True,
+    chunk=0,
+    kernels=False,
+    micro_batch=10,
+    settings=ON_A_CPU,
+)
+@example(  # the same with the loss in chunks
+    n_layer=1,
+    n_head=3,
+    head_size=73,
+    block_size=109,
+    vocab_size=1,
+    tied=False,
+    dropout=0.0,
+    checkpointing=False,
+    chunk=256,
+    kernels=False,
+    micro_batch=10,
+    settings=ON_A_CPU,
+)
 def test_what_holds_for_every_model(
     *,
     n_layer: int,
@@ -246,6 +292,8 @@ def test_what_holds_for_every_model(
     tied: bool,
     dropout: float,
     checkpointing: bool,
+    chunk: int,
+    kernels: bool,
     micro_batch: int,
     settings: dict[str, Any],
 ) -> None:
@@ -258,6 +306,8 @@ def test_what_holds_for_every_model(
         tied=tied,
         dropout=dropout,
         checkpointing=checkpointing,
+        chunk=chunk,
+        kernels=kernels,
     )
     step = Step(shape=model, micro_batch=micro_batch, **settings)
     found = training_memory(step)

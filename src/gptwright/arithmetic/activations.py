@@ -1,8 +1,9 @@
 """Bytes that a forward pass keeps for its backward pass, tensor by tensor.
 
 Every term is a tensor that autograd saves in `gptwright.model.gpt` or, with our own kernels, in
-`gptwright.model.fused`, or one that its backward makes; nothing is fitted. `tests/arithmetic/test_memory_reference.py` holds the sums against torch's own tracker, and
-docs/memory.md lists the terms with the ways they were checked.
+`gptwright.model.fused`, or one that its backward makes; nothing is fitted.
+`tests/arithmetic/test_memory_reference.py` holds the sums against torch's own tracker, and docs/memory.md
+lists the terms with the ways they were checked.
 
 Under autocast the residual stream, layer norms and the loss stay in 4-byte floats and everything between is
 in 2. A residual stream in 16 bits would make Korthikanti et al.'s 34 bytes a channel (arXiv 2205.05198, with
@@ -78,8 +79,8 @@ def _attention_bytes(step: Step) -> int:
     A fused kernel keeps the log-sum-exp of each row. Written out (torch's math path), it keeps the
     probabilities in float32, with dropout also their mask and the product, and query, key and value in
     float32 instead of 16 bits. Our own, with dropout on a CPU, keeps the probabilities of the scores that it
-    made, and a byte of each. With our own kernels it keeps those in 16 bits, and by what each query and key was
-    scaled if they are normalized.
+    made, and a byte of each. With our own kernels it keeps those in 16 bits, and by what each query and key
+    was scaled if they are normalized.
     """
     if step.own_kernels:
         scales = 2 * FLOAT * step.tokens * step.shape.n_head if step.shape.ingredients.qk_norm else 0
@@ -152,20 +153,18 @@ def attention_backward_bytes(step: Step) -> int:
 def own_attention_backward_bytes(step: Step) -> int:
     """What a block with our own kernels has made when its attention's backward pass is largest.
 
-    All gradients that the block has made are there: 16-bit ones before the activation, of both outputs of
-    products that are added to the stream and of what two products were given, and the stream's in float32.
-    Attention has its gradient by heads, and makes those of queries, keys and values; in several blocks of
-    queries the last two are summed in float32. A block's scores have a gradient; while it is made that of the
-    block before is still there, and while keys' are summed, the sum's part in 16 bits and a float32 copy of
-    it, which a CPU makes to add it. At the end queries, keys and values are merged. A bias' gradient, made
-    right after, takes a float32 copy of all three.
+    What the block has made stays until it ends: d_MF, dh, dbranch and d in 16 bits, dmiddle in float32.
+    Attention has the gradient that it is given by heads, and makes those of queries, keys and values; of
+    several blocks of queries the last two are summed in float32. A block's scores have a gradient, beside
+    which there is the one of the block before, or the keys' part of a sum in 16 bits and a float32 copy of
+    it, which torch makes on a CPU to add it. At the end the three gradients are merged. That of a bias comes
+    right after, for which torch makes a float32 copy of all three.
     """
-    low, blocks = step.matmul_bytes, step.query_blocks
-    several = len(blocks) > 1
+    low, several = step.matmul_bytes, len(step.query_blocks) > 1
     made = (4 + 1 + 1 + 1) * low + FLOAT
     by_heads = (1 + 3) * low + (2 * FLOAT if several else 0)
     largest = before = 0
-    for begin, end in blocks:
+    for begin, end in step.query_blocks:
         scores = step.micro_batch * step.shape.n_head * (end - begin) * end
         summed = (low + FLOAT) * step.micro_batch * end * step.shape.n_embd if several else 0
         largest = max(largest, low * (before + scores), low * scores + summed)
@@ -178,7 +177,10 @@ def own_attention_backward_bytes(step: Step) -> int:
 
 
 def own_products_backward_bytes(step: Step) -> int:
-    """The same while the gradient of the block's first product is made, when those of all others are there."""
+    """The same when the last gradient of the block's matrices is made, that of queries, keys and values.
+
+    The merged gradient and another dh are there too, and attention's are gone.
+    """
     return ((4 + 1 + 1 + 1 + 3 + 1) * step.matmul_bytes + FLOAT) * step.channels
 
 
