@@ -2,8 +2,8 @@
 
 torch's tracker (test_memory_reference.py) sees the results of operations. What an operation takes for itself
 and lets go again, as a CPU does to add tensors of two dtypes, only the allocator sees, whose calls torch's
-profiler notes. Our own kernels really run where there is a compiler for them. A CPU without bfloat16 makes the
-same tensors and takes longer.
+profiler notes. Our own kernels really run where there is a compiler for them. A CPU without bfloat16 makes
+the same tensors and takes longer.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from gptwright.model.gpt import GPT
 SMALL = ModelShape(
     n_layer=2,
     n_head=4,
-    n_embd=128,
+    n_embd=256,
     block_size=256,
     vocab_size=65,
     bias=False,
@@ -36,14 +36,14 @@ WORDS = replace(SHORT, vocab_size=8000)
 CHUNKS = replace(WORDS, block_size=128, loss_chunk=64)
 # shape, micro-batch, accumulation
 CASES = [
-    (SHORT, 4, 1),
-    (SHORT, 4, 2),
-    (replace(SMALL, block_size=300), 2, 2),
+    (SHORT, 12, 1),
+    (SHORT, 12, 2),
+    (replace(SMALL, block_size=300), 4, 2),
     (WORDS, 2, 1),
-    (replace(SHORT, bias=True, tie_weights=False), 4, 1),
-    (replace(SMALL, bias=True), 2, 1),
-    (replace(SMALL, tie_weights=False, ingredients=MODERN), 2, 1),
-    (replace(SMALL, n_layer=3, gradient_checkpointing=True), 2, 1),
+    (replace(SHORT, bias=True, tie_weights=False), 12, 1),
+    (replace(SMALL, bias=True), 4, 1),
+    (replace(SMALL, tie_weights=False, ingredients=MODERN), 4, 1),
+    (replace(SMALL, n_layer=3, gradient_checkpointing=True), 4, 1),
     (CHUNKS, 2, 1),
     (replace(CHUNKS, gradient_checkpointing=True), 2, 2),
     (replace(CHUNKS, kernels=False), 2, 1),

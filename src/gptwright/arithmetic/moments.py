@@ -82,7 +82,7 @@ def _loss(step: Step) -> Moment:
     made = FLOAT * head if step.chunked else 0
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step) + made,
+        gradients=standing_gradients(step) + made,
         weight_copies=_copies(step, head if step.checkpointing else step.counted.matmul),
         activations=kept_bytes(step, step.shape.n_layer) + head_input_bytes(step),
         logits=loss_bytes(step),
@@ -93,7 +93,7 @@ def _end_of_forward(step: Step) -> Moment:
     """The loss's forward pass, when autocast's cache still holds every copy."""
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step),
+        gradients=standing_gradients(step),
         weight_copies=_copies(step, step.counted.matmul),
         activations=kept_bytes(step, step.shape.n_layer) + head_input_bytes(step),
         logits=loss_forward_bytes(step),
@@ -108,7 +108,7 @@ def _head_backward(step: Step) -> Moment:
         copies = 2 * FLOAT + (step.matmul_bytes if step.autocast else 0)
         return Moment(
             phase="backward",
-            gradients=_standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
+            gradients=standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
             weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
             activations=kept_bytes(step, shape.n_layer) + copies * step.channels,
         )
@@ -116,7 +116,7 @@ def _head_backward(step: Step) -> Moment:
     activations = kept_bytes(step, shape.n_layer) + FLOAT * step.channels
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + made * shape.vocab_size * shape.n_embd,
+        gradients=standing_gradients(step) + made * shape.vocab_size * shape.n_embd,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
         activations=activations if step.autocast else activations + head_input_bytes(step),
         logits=0 if step.autocast else FLOAT * step.logits,
@@ -129,7 +129,7 @@ def _entering_backward(step: Step) -> Moment:
     under_way = step.matmul_bytes * 4 * shape.n_embd**2
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + _head_gradient(step) + under_way,
+        gradients=standing_gradients(step) + _head_gradient(step) + under_way,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
         activations=kept_bytes(step, shape.n_layer) + recomputed_bytes(step) + mlp_backward_bytes(step),
     )
@@ -143,7 +143,7 @@ def _attention_backward(step: Step) -> Moment:
     activations = kept_bytes(step, shape.n_layer) + recomputed_bytes(step)
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + _head_gradient(step) + waiting,
+        gradients=standing_gradients(step) + _head_gradient(step) + waiting,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step) - done),
         activations=activations + attention_backward_bytes(step),
     )
@@ -157,7 +157,7 @@ def _first_block_backward(step: Step) -> Moment:
         to_come += counted.token_embedding
     return Moment(
         phase="end of backward",
-        gradients=_standing_gradients(step) + FLOAT * (counted.total - to_come),
+        gradients=standing_gradients(step) + FLOAT * (counted.total - to_come),
         weight_copies=_copies(step, _block_matrices(step)),
         activations=kept_bytes(step, 1) + recomputed_bytes(step) + mlp_backward_bytes(step),
     )
@@ -170,7 +170,7 @@ def _own_loss(step: Step) -> Moment:
     blocks = _kept_blocks(step) * _block_matrices(step) if not step.checkpointing else 0
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step) + made,
+        gradients=standing_gradients(step) + made,
         weight_copies=_copies(step, blocks + shape.vocab_size * shape.n_embd),
         activations=kept_bytes(step, shape.n_layer)
         + head_input_bytes(step)
@@ -198,7 +198,7 @@ def _own_block_backward(step: Step) -> Iterator[Moment]:
         ):
             yield Moment(
                 phase=phase,
-                gradients=_standing_gradients(step) + waiting + made,
+                gradients=standing_gradients(step) + waiting + made,
                 weight_copies=_copies(step, copied * matrices),
                 activations=kept_bytes(step, blocks) + recomputed_bytes(step) + activations,
             )
@@ -218,7 +218,7 @@ def _end_of_backward(step: Step) -> Moment:
         copies = 1 if step.compiled or step.chunked else 2
         made += copies * (step.matmul_bytes if step.compiled else FLOAT) * table
     others = step.counted.total if step.adds_gradients_at_once else step.counted.total - table
-    earlier = _standing_gradients(step) if step.compiled else _buckets(step)
+    earlier = standing_gradients(step) if step.compiled else _buckets(step)
     return Moment(
         phase="end of backward",
         gradients=earlier + FLOAT * others + made,
@@ -241,8 +241,8 @@ def _update(step: Step) -> Moment:
     return Moment(phase="optimizer", gradients=FLOAT * counted.total + _buckets(step), update=beside)
 
 
-def _standing_gradients(step: Step) -> int:
-    """Gradients that are there before a backward pass: those of earlier micro-batches, and buckets."""
+def standing_gradients(step: Step) -> int:
+    """Bytes of gradients that are there before a backward pass: of earlier micro-batches, and buckets."""
     earlier = FLOAT * step.counted.total if step.accumulation > 1 else 0
     return earlier + _buckets(step)
 
