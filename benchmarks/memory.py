@@ -52,6 +52,13 @@ ON_A_CPU: list[tuple[Mapping[str, int], int, int, float]] = [
     (CHARACTERS | {"n_layer": 2, "n_head": 4, "n_embd": 256, "vocab_size": 50304}, 4, 2, 0.0),
     (CHARACTERS | {"n_layer": 4, "n_head": 4, "n_embd": 256}, 16, 1, 0.1),
 ]
+# In bfloat16 with our own kernels, which drop nothing.
+WITH_KERNELS: list[tuple[Mapping[str, int], int, int, float]] = [
+    (CHARACTERS | {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64}, 12, 1, 0.0),
+    *ON_A_CPU[:-1],
+    (CHARACTERS, 16, 1, 0.0),
+    (GPT2, 1, 1, 0.0),
+]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,7 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = options.dtype or ("float32" if device == "cpu" else "bfloat16")
     rows = []
-    for model, micro_batch, accumulation, dropout in ON_A_CPU if device == "cpu" else ON_A_GPU:
+    kernels = device == "cpu" and dtype == "bfloat16"
+    trainings = WITH_KERNELS if kernels else ON_A_CPU if device == "cpu" else ON_A_GPU
+    for model, micro_batch, accumulation, dropout in trainings:
         for compiled in (False, True) if device != "cpu" else (False,):
             settings: dict[str, Any] = {
                 **model,
@@ -72,6 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
                 "batch_size": micro_batch,
                 "gradient_accumulation_steps": accumulation,
                 "dtype": dtype,
+                "kernels": kernels,
                 "compile": compiled,
                 "device": device,
             }
@@ -125,6 +135,7 @@ def prediction(settings: Mapping[str, Any]) -> TrainingMemory:
         bias=False,
         tie_weights=True,
         dropout=settings["dropout"],
+        kernels=settings["kernels"],
     )
     step = Step(
         shape=shape,

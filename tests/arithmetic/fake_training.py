@@ -7,6 +7,8 @@ autocast, backward, a fused AdamW, gradients set to None.
 Three things differ on a CPU, and `LikeAGpu` does as the GPU: autocast computes layer norms and the loss in
 float32, dropout is torch's and keeps a byte an element, and attention with dropout still runs in a fused
 kernel.
+
+Our own kernels fill tensors that torch has made and make none, so here they do nothing.
 """
 
 import contextlib
@@ -24,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.model import attention, dropout
+from gptwright.model import attention, dropout, gpt
 from gptwright.model.gpt import GPT
 
 IN_FLOAT32 = (F.layer_norm, F.cross_entropy)
@@ -70,13 +72,14 @@ def tracked_peak(
     """Bytes of tensors at the peak of a step, after the optimizer has its moments.
 
     More than two micro-batches are tracked as two: the second already finds the first one's gradients.
-    `gpu` False is a step as a CPU makes it.
+    `gpu` False is a step as a CPU makes it; a shape with our own kernels needs no compiler for them.
     """
     kernels = LikeAGpu if gpu else contextlib.nullcontext
     written_out = contextlib.nullcontext() if flash else sdpa_kernel(SDPBackend.MATH)
     with FakeTensorMode(), written_out, contextlib.ExitStack() as patches:
         for module in (attention, dropout) if gpu else ():
             patches.enter_context(patch.object(module, "draws_here", lambda _: False))
+        patches.enter_context(patch.object(gpt, "require_kernels", lambda: lambda *_: None))
         model = GPT(shape)
         optimizer = torch.optim.AdamW(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu

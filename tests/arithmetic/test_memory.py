@@ -5,7 +5,7 @@ from dataclasses import astuple, fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gptwright.arithmetic.memory import (
@@ -17,6 +17,7 @@ from gptwright.arithmetic.memory import (
 )
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
+from gptwright.config.ingredients import Ingredients
 
 GIB = 2**30
 
@@ -31,6 +32,8 @@ def shape(
     tied: bool = True,
     dropout: float = 0.0,
     checkpointing: bool = False,
+    chunk: int = 0,
+    kernels: bool = False,
 ) -> ModelShape:
     return ModelShape(
         n_layer=n_layer,
@@ -42,6 +45,8 @@ def shape(
         tie_weights=tied,
         dropout=dropout,
         gradient_checkpointing=checkpointing,
+        loss_chunk=chunk,
+        kernels=kernels,
     )
 
 
@@ -166,6 +171,65 @@ def test_torchs_dropout_on_a_cpu_keeps_factors_and_all_probabilities() -> None:
     assert torchs > own
 
 
+OWN: dict[str, Any] = {"device_kind": "cpu", "dtype": "bfloat16", "accumulation": 1}
+
+
+def test_our_own_kernels_keep_what_autocast_does_and_the_probabilities_that_are_seen() -> None:
+    plain = shape(2, 4, 256, block_size=256, vocab_size=50304)
+    found = memory(replace(plain, kernels=True), 8, **OWN)
+    assert found.peak_phase == "loss"
+    # two blocks of 128 queries, the first of which sees 128 keys and the second 256
+    tokens, seen = 8 * 256, 8 * 4 * 128 * (128 + 256)
+    blocks = 2 * (36 * tokens * 256 + 16 * tokens + 2 * seen)
+    stream_and_head, statistics = (4 + 2 + 2) * tokens * 256, 8 * tokens
+    assert found.activations == blocks + stream_and_head + statistics
+    # one copy of the logits, in 16 bits, and the head's gradient in both widths
+    assert found.logits == 2 * tokens * 50304
+    assert found.gradients == (2 + 4) * 50304 * 256
+    assert found.total < memory(plain, 8, **OWN).total
+
+
+def test_our_own_kernels_keep_what_queries_and_keys_were_scaled_by() -> None:
+    plain = shape(2, 4, 256, block_size=256, vocab_size=50304, tied=False, kernels=True)
+    normed = replace(plain, ingredients=Ingredients(qk_norm=True))
+    more = memory(normed, 8, **OWN).activations - memory(plain, 8, **OWN).activations
+    assert more == 2 * (2 * 4 * 8 * 256 * 4)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"compiled": True},
+        {"dtype": "float32"},
+        {"dtype": "float16"},
+        {"device_kind": "cuda"},
+        {"device_kind": "mps"},
+    ],
+)
+def test_our_own_kernels_work_in_bfloat16_on_a_cpu_without_compilation(others: dict[str, Any]) -> None:
+    kernels = replace(CHARACTERS, kernels=True)
+    assert memory(kernels, 8, **OWN | others) == memory(CHARACTERS, 8, **OWN | others)
+
+
+def test_our_own_kernels_keep_no_masks() -> None:
+    """Of a block's scores there is one copy more while attention goes back, dropped from anew."""
+    kernels = shape(1, 4, 64, block_size=128, vocab_size=65, kernels=True)
+    dropping = memory(replace(kernels, dropout=0.2), 8, **OWN)
+    kept = memory(kernels, 8, **OWN)
+    assert dropping.activations - kept.activations == 2 * 8 * 4 * 128**2
+    assert dropping.logits == kept.logits
+
+
+def test_a_block_with_our_own_kernels_keeps_its_matrices_gradients_until_it_ends() -> None:
+    # Few tokens: gradients decide, of twelve n_embd² in float32 and of the last three in 16 bits too.
+    wide = shape(2, 8, 1024, block_size=8, vocab_size=64, kernels=True)
+    found = memory(wide, 1, **OWN | {"accumulation": 2})
+    assert found.peak_phase == "backward"
+    parameters = wide.count_parameters().total
+    assert found.gradients == 4 * (parameters + 64 * 1024) + (12 * 4 + 3 * 2) * 1024**2
+    assert found.weight_copies == 2 * 2 * 12 * 1024**2
+
+
 def test_attention_written_out_keeps_its_probabilities() -> None:
     tokens, scores, channels = 12 * 1024, 12 * 12 * 1024**2, 12 * 1024 * 768
     more = memory(flash=False).activations - memory().activations
@@ -210,7 +274,22 @@ def test_overhead_says_where_it_is_from() -> None:
     assert memory().overhead == GIB * 3 // 4
     small = memory(CHARACTERS, 4, device_kind="cpu", dtype="float32", accumulation=1)
     assert small.overhead - 278 * 2**20 == pytest.approx(0.22 * tensors(small), rel=1e-6)
+    own = memory(replace(CHARACTERS, kernels=True), 4, **OWN)
+    passing = own.activations + own.logits + own.gradients
+    assert own.overhead - 278 * 2**20 == pytest.approx(0.35 * passing, rel=1e-6)
     assert memory(CHARACTERS, 4, device_kind="mps", dtype="float32").overhead == 278 * 2**20
+
+
+ON_A_CPU: dict[str, Any] = {
+    "dtype": "float32",
+    "compiled": False,
+    "accumulation": 1,
+    "device_kind": "cpu",
+    "fused_optimizer": True,
+    "data_parallel": False,
+    "flash": True,
+    "keeps_logits": False,
+}
 
 
 @given(
@@ -222,6 +301,8 @@ def test_overhead_says_where_it_is_from() -> None:
     tied=st.booleans(),
     dropout=st.sampled_from([0.0, 0.1]),
     checkpointing=st.booleans(),
+    chunk=st.sampled_from([0, 256]),
+    kernels=st.booleans(),
     micro_batch=st.integers(1, 256),
     settings=st.fixed_dictionaries(
         {
@@ -236,6 +317,34 @@ def test_overhead_says_where_it_is_from() -> None:
         }
     ),
 )
+@example(  # the eleventh sequence makes the residual stream so large that it goes back to the system
+    n_layer=1,
+    n_head=3,
+    head_size=73,
+    block_size=109,
+    vocab_size=1,
+    tied=False,
+    dropout=0.0,
+    checkpointing=True,
+    chunk=0,
+    kernels=False,
+    micro_batch=10,
+    settings=ON_A_CPU,
+)
+@example(  # the same with the loss in chunks
+    n_layer=1,
+    n_head=3,
+    head_size=73,
+    block_size=109,
+    vocab_size=1,
+    tied=False,
+    dropout=0.0,
+    checkpointing=False,
+    chunk=256,
+    kernels=False,
+    micro_batch=10,
+    settings=ON_A_CPU,
+)
 def test_what_holds_for_every_model(
     *,
     n_layer: int,
@@ -246,6 +355,8 @@ def test_what_holds_for_every_model(
     tied: bool,
     dropout: float,
     checkpointing: bool,
+    chunk: int,
+    kernels: bool,
     micro_batch: int,
     settings: dict[str, Any],
 ) -> None:
@@ -258,6 +369,8 @@ def test_what_holds_for_every_model(
         tied=tied,
         dropout=dropout,
         checkpointing=checkpointing,
+        chunk=chunk,
+        kernels=kernels,
     )
     step = Step(shape=model, micro_batch=micro_batch, **settings)
     found = training_memory(step)

@@ -16,6 +16,8 @@ import torch
 from gptwright.arithmetic.memory import PROCESS, training_memory
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
+from gptwright.hardware.detect import find_device
+from gptwright.kernels.library import Missing, load_kernels
 from tests.conftest import LONG
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
@@ -38,7 +40,8 @@ def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int
         "gradient_checkpointing": shape.gradient_checkpointing,
         "batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
-        "dtype": "float32",
+        "dtype": "bfloat16" if shape.kernels else "float32",
+        "kernels": shape.kernels,
         "compile": False,
         "device": "cpu",
         "max_iters": 2,  # the first makes the moments, the second has them beside all the rest
@@ -61,6 +64,7 @@ def shape(
     dropout: float = 0.0,
     chunk: int = 0,
     checkpointing: bool = False,
+    kernels: bool = False,
 ) -> ModelShape:
     return ModelShape(
         n_layer=n_layer,
@@ -73,6 +77,7 @@ def shape(
         dropout=dropout,
         loss_chunk=chunk,
         gradient_checkpointing=checkpointing,
+        kernels=kernels,
     )
 
 
@@ -84,6 +89,15 @@ TRAININGS = [
     (shape(4, 4, 128, 64, 65), 64, 4),  # old gradients among the activations
     (shape(4, 4, 256, 256, 8000, chunk=64, checkpointing=True), 16, 1),  # all given back that can be
     (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
+]
+# In bfloat16 with our own kernels, where the process keeps all that it frees unless it is to be small.
+WITH_KERNELS = [
+    (shape(4, 4, 256, 256, 8000, kernels=True), 8, 2),  # logits among the activations
+    (shape(6, 6, 384, 256, 65, kernels=True), 16, 1),  # nearly all of it activations
+    (shape(4, 4, 256, 256, 8000, chunk=64, checkpointing=True, kernels=True), 16, 1),
+    (shape(4, 4, 128, 64, 65, kernels=True), 12, 1),  # nearly all of it torch
+    (shape(2, 4, 256, 256, 50304, kernels=True), 4, 2),  # tables
+    (shape(12, 12, 768, 1024, 50304, kernels=True), 1, 1),
 ]
 
 
@@ -101,11 +115,26 @@ def test_the_process_itself() -> None:
 def test_within_ten_percent_of_the_measured_peak(
     model: ModelShape, micro_batch: int, accumulation: int
 ) -> None:
+    assert_predicted(model, micro_batch, accumulation)
+
+
+@pytest.mark.skipif("bfloat16" not in find_device("cpu").native_dtypes, reason="this CPU has no bfloat16")
+@pytest.mark.skipif(isinstance(load_kernels(), Missing), reason="there is no gcc to build our kernels with")
+@pytest.mark.parametrize(
+    ("model", "micro_batch", "accumulation"), WITH_KERNELS if LONG else WITH_KERNELS[:3:2]
+)
+def test_within_ten_percent_of_the_measured_peak_with_our_own_kernels(
+    model: ModelShape, micro_batch: int, accumulation: int
+) -> None:
+    assert_predicted(model, micro_batch, accumulation)
+
+
+def assert_predicted(model: ModelShape, micro_batch: int, accumulation: int) -> None:
     measured = measured_peak(model, micro_batch, accumulation)
     step = Step(
         shape=model,
         micro_batch=micro_batch,
-        dtype="float32",
+        dtype="bfloat16" if model.kernels else "float32",
         compiled=False,
         accumulation=accumulation,
         device_kind="cpu",

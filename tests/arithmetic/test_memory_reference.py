@@ -44,6 +44,7 @@ class Case:
     made_of: Ingredients = GPT2
     chunk: int = 0
     float32_attention: bool = False
+    kernels: bool = False
 
     @property
     def model_shape(self) -> ModelShape:
@@ -61,6 +62,7 @@ class Case:
             loss_chunk=self.chunk,
             gradient_checkpointing=self.checkpointing,
             float32_attention=self.float32_attention,
+            kernels=self.kernels,
         )
 
 
@@ -78,6 +80,25 @@ QUICK = [
     Case((2, 12, 768, 1024, 50304), 12, accumulation=2, chunk=1024),
     Case((4, 4, 256, 256, 65), 4, gpu=False, float32_attention=True),
     Case((3, 4, 256, 256, 65), 4, "float32", dropout=0.1, gpu=False),
+]
+# A CPU's steps in bfloat16 with our own kernels.
+KERNELS = [
+    Case((4, 4, 128, 64, 65), 12, kernels=True, gpu=False),
+    Case((6, 6, 384, 256, 65), 16, kernels=True, gpu=False),
+    Case((6, 6, 384, 256, 65), 16, accumulation=2, kernels=True, gpu=False),
+    Case((4, 4, 256, 300, 65), 4, accumulation=2, kernels=True, gpu=False),
+    Case((12, 12, 768, 1024, 50304), 1, kernels=True, gpu=False),
+    Case((3, 12, 768, 1024, 50304), 4, accumulation=2, kernels=True, gpu=False),
+    Case((3, 12, 768, 1024, 50304), 4, tied=False, bias=True, kernels=True, gpu=False),
+    Case((6, 6, 384, 256, 65), 16, tied=False, kernels=True, gpu=False, made_of=MODERN),
+    Case((4, 4, 256, 1024, 65), 4, accumulation=2, tied=False, kernels=True, gpu=False, made_of=MODERN),
+    Case((4, 12, 768, 1024, 65), 4, checkpointing=True, kernels=True, gpu=False),
+    Case((6, 12, 768, 1024, 50304), 4, accumulation=2, checkpointing=True, kernels=True, gpu=False),
+    # few tokens: weights, gradients and their tables decide
+    Case((3, 8, 1024, 8, 64), 1, kernels=True, gpu=False),
+    Case((3, 8, 1024, 64, 1000), 1, accumulation=2, kernels=True, gpu=False),
+    Case((2, 16, 1600, 64, 50304), 1, kernels=True, gpu=False),
+    Case((3, 16, 1600, 64, 50304), 1, tied=False, kernels=True, gpu=False),
 ]
 THOROUGH = [
     # GPT-2's sizes and nanoGPT's own configs
@@ -174,6 +195,11 @@ def assert_predicted(case: Case) -> None:
 
 @pytest.mark.parametrize("case", QUICK)
 def test_within_five_percent_of_torchs_tracker(case: Case) -> None:
+    assert_predicted(case)
+
+
+@pytest.mark.parametrize("case", KERNELS if LONG else KERNELS[::2])
+def test_within_five_percent_of_torchs_tracker_with_our_own_kernels(case: Case) -> None:
     assert_predicted(case)
 
 

@@ -16,6 +16,8 @@ from gptwright.arithmetic.activations import (
     loss_bytes,
     loss_forward_bytes,
     mlp_backward_bytes,
+    own_attention_backward_bytes,
+    own_products_backward_bytes,
     recomputed_bytes,
 )
 from gptwright.arithmetic.step import FLOAT, Step
@@ -52,6 +54,12 @@ class Moment:
 
 def moments(step: Step) -> Iterator[Moment]:
     """Every moment that can be the largest."""
+    if step.own_kernels:
+        yield _loss(step) if step.chunked else _own_loss(step)
+        yield from _own_block_backward(step)
+        yield _end_of_backward(step)
+        yield _update(step)
+        return
     yield _loss(step)
     if step.checkpointing and step.autocast:
         yield _end_of_forward(step)
@@ -74,7 +82,7 @@ def _loss(step: Step) -> Moment:
     made = FLOAT * head if step.chunked else 0
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step) + made,
+        gradients=standing_gradients(step) + made,
         weight_copies=_copies(step, head if step.checkpointing else step.counted.matmul),
         activations=kept_bytes(step, step.shape.n_layer) + head_input_bytes(step),
         logits=loss_bytes(step),
@@ -85,7 +93,7 @@ def _end_of_forward(step: Step) -> Moment:
     """The loss's forward pass, when autocast's cache still holds every copy."""
     return Moment(
         phase="loss",
-        gradients=_standing_gradients(step),
+        gradients=standing_gradients(step),
         weight_copies=_copies(step, step.counted.matmul),
         activations=kept_bytes(step, step.shape.n_layer) + head_input_bytes(step),
         logits=loss_forward_bytes(step),
@@ -100,7 +108,7 @@ def _head_backward(step: Step) -> Moment:
         copies = 2 * FLOAT + (step.matmul_bytes if step.autocast else 0)
         return Moment(
             phase="backward",
-            gradients=_standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
+            gradients=standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
             weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
             activations=kept_bytes(step, shape.n_layer) + copies * step.channels,
         )
@@ -108,7 +116,7 @@ def _head_backward(step: Step) -> Moment:
     activations = kept_bytes(step, shape.n_layer) + FLOAT * step.channels
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + made * shape.vocab_size * shape.n_embd,
+        gradients=standing_gradients(step) + made * shape.vocab_size * shape.n_embd,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
         activations=activations if step.autocast else activations + head_input_bytes(step),
         logits=0 if step.autocast else FLOAT * step.logits,
@@ -121,7 +129,7 @@ def _entering_backward(step: Step) -> Moment:
     under_way = step.matmul_bytes * 4 * shape.n_embd**2
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + _head_gradient(step) + under_way,
+        gradients=standing_gradients(step) + _head_gradient(step) + under_way,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step)),
         activations=kept_bytes(step, shape.n_layer) + recomputed_bytes(step) + mlp_backward_bytes(step),
     )
@@ -135,7 +143,7 @@ def _attention_backward(step: Step) -> Moment:
     activations = kept_bytes(step, shape.n_layer) + recomputed_bytes(step)
     return Moment(
         phase="backward",
-        gradients=_standing_gradients(step) + _head_gradient(step) + waiting,
+        gradients=standing_gradients(step) + _head_gradient(step) + waiting,
         weight_copies=_copies(step, _kept_blocks(step) * _block_matrices(step) - done),
         activations=activations + attention_backward_bytes(step),
     )
@@ -149,10 +157,51 @@ def _first_block_backward(step: Step) -> Moment:
         to_come += counted.token_embedding
     return Moment(
         phase="end of backward",
-        gradients=_standing_gradients(step) + FLOAT * (counted.total - to_come),
+        gradients=standing_gradients(step) + FLOAT * (counted.total - to_come),
         weight_copies=_copies(step, _block_matrices(step)),
         activations=kept_bytes(step, 1) + recomputed_bytes(step) + mlp_backward_bytes(step),
     )
+
+
+def _own_loss(step: Step) -> Moment:
+    """The output head's gradient with our own kernels, in 16 bits and float32; its input has one already."""
+    shape = step.shape
+    made = (step.matmul_bytes + FLOAT) * shape.vocab_size * shape.n_embd
+    blocks = _kept_blocks(step) * _block_matrices(step) if not step.checkpointing else 0
+    return Moment(
+        phase="loss",
+        gradients=standing_gradients(step) + made,
+        weight_copies=_copies(step, blocks + shape.vocab_size * shape.n_embd),
+        activations=kept_bytes(step, shape.n_layer)
+        + head_input_bytes(step)
+        + step.matmul_bytes * step.channels,
+        logits=loss_bytes(step),
+    )
+
+
+def _own_block_backward(step: Step) -> Iterator[Moment]:
+    """Attention and the first product of the last block, and of the first one where gradients wait.
+
+    A block is one operation, so its matrices' gradients stay until it ends. Those of the product that comes
+    last, by a quarter of the matrices, are there in 16 bits and in float32.
+    """
+    shape, matrices = step.shape, _block_matrices(step)
+    last = (shape.n_layer, _kept_blocks(step), _head_gradient(step), "backward")
+    counted = step.counted
+    to_come = counted.position_embedding + matrices + (0 if shape.tie_weights else counted.token_embedding)
+    first = (1, 1, FLOAT * (counted.total - to_come), "end of backward")
+    three_products, first_product = 9 * shape.n_embd**2, 3 * shape.n_embd**2
+    for blocks, copied, waiting, phase in (last,) if step.adds_gradients_at_once else (last, first):
+        for made, activations in (
+            (FLOAT * three_products, own_attention_backward_bytes(step)),
+            (FLOAT * matrices + step.matmul_bytes * first_product, own_products_backward_bytes(step)),
+        ):
+            yield Moment(
+                phase=phase,
+                gradients=standing_gradients(step) + waiting + made,
+                weight_copies=_copies(step, copied * matrices),
+                activations=kept_bytes(step, blocks) + recomputed_bytes(step) + activations,
+            )
 
 
 def _end_of_backward(step: Step) -> Moment:
@@ -160,16 +209,16 @@ def _end_of_backward(step: Step) -> Moment:
 
     A tied table has a second one waiting, from the output head. Torch adds the two into a third, unless
     nobody else holds the first, as with the loss in chunks; a compiled graph adds into one of them. With the
-    loss in chunks a CPU has one gradient for both uses (`gptwright.model.tied`).
+    loss in chunks, and with our own kernels, a CPU has one gradient for both uses (`gptwright.model.tied`).
     """
     table = step.counted.token_embedding
     made = FLOAT * table
-    at_once = step.chunked and step.device_kind == "cpu" and not step.compiled
+    at_once = (step.chunked or step.own_kernels) and step.device_kind == "cpu" and not step.compiled
     if step.shape.tie_weights and not at_once:
         copies = 1 if step.compiled or step.chunked else 2
         made += copies * (step.matmul_bytes if step.compiled else FLOAT) * table
     others = step.counted.total if step.adds_gradients_at_once else step.counted.total - table
-    earlier = _standing_gradients(step) if step.compiled else _buckets(step)
+    earlier = standing_gradients(step) if step.compiled else _buckets(step)
     return Moment(
         phase="end of backward",
         gradients=earlier + FLOAT * others + made,
@@ -192,8 +241,8 @@ def _update(step: Step) -> Moment:
     return Moment(phase="optimizer", gradients=FLOAT * counted.total + _buckets(step), update=beside)
 
 
-def _standing_gradients(step: Step) -> int:
-    """Gradients that are there before a backward pass: those of earlier micro-batches, and buckets."""
+def standing_gradients(step: Step) -> int:
+    """Bytes of gradients that are there before a backward pass: of earlier micro-batches, and buckets."""
     earlier = FLOAT * step.counted.total if step.accumulation > 1 else 0
     return earlier + _buckets(step)
 

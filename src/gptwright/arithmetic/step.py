@@ -9,13 +9,14 @@ from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 
 FLOAT = 4  # bytes of a float32
-# Queries whose attention a CPU computes at a time where it drops (`gptwright.model.dropout`).
-DROPPED_ROWS = 128
+# Queries whose attention a CPU computes at a time where it drops (`gptwright.model.dropout`), and where our
+# own kernels work between the products (`gptwright.model.fused`).
+DROPPED_ROWS, QUERIES = 128, 128
 
 
-def dropped_blocks(tokens: int) -> list[tuple[int, int]]:
+def query_blocks(tokens: int, queries: int) -> list[tuple[int, int]]:
     """The first query of each of those blocks and its end, which is that of the keys that it sees too."""
-    return [(begin, min(begin + DROPPED_ROWS, tokens)) for begin in range(0, tokens, DROPPED_ROWS)]
+    return [(begin, min(begin + queries, tokens)) for begin in range(0, tokens, queries)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +81,22 @@ class Step:
 
     @property
     def seen_scores(self) -> int:
-        """Of the scores those that a CPU makes where it drops by our own functions: block by block, without
-        the keys that come after a block's last query.
+        """Of the scores those that a CPU makes where it drops by our own functions, or works with our own
+        kernels: block by block, without the keys that come after a block's last query.
         """
-        seen = sum((end - begin) * end for begin, end in dropped_blocks(self.shape.block_size))
+        seen = sum((end - begin) * end for begin, end in self.query_blocks)
         return self.micro_batch * self.shape.n_head * seen
 
     @property
     def largest_seen_scores(self) -> int:
         """Scores of the largest of those blocks, the last one or the one before it."""
-        largest = max((end - begin) * end for begin, end in dropped_blocks(self.shape.block_size))
+        largest = max((end - begin) * end for begin, end in self.query_blocks)
         return self.micro_batch * self.shape.n_head * largest
+
+    @property
+    def query_blocks(self) -> list[tuple[int, int]]:
+        """Blocks of queries whose attention is computed at a time."""
+        return query_blocks(self.shape.block_size, QUERIES if self.own_kernels else DROPPED_ROWS)
 
     @property
     def logits(self) -> int:
@@ -111,6 +117,16 @@ class Step:
     def autocast(self) -> bool:
         """Whether matrices are multiplied in 16 bits."""
         return self.dtype != "float32"
+
+    @property
+    def own_kernels(self) -> bool:
+        """Whether each block is one operation with our own kernels inside (`gptwright.model.fused`)."""
+        return (
+            self.shape.kernels
+            and self.device_kind == "cpu"
+            and self.dtype == "bfloat16"
+            and not self.compiled
+        )
 
     @property
     def float32_attention(self) -> bool:
@@ -134,8 +150,10 @@ class Step:
     def fused_attention(self) -> bool:
         """Whether attention runs in a kernel that does not store the scores.
 
-        A CPU has none with dropout, and none trains on Apple's GPUs.
+        A CPU has none with dropout, our own keep them, and none trains on Apple's GPUs.
         """
+        if self.own_kernels:
+            return False
         if self.device_kind == "cpu":
             return self.flash and not self.shape.dropout
         return self.flash and self.device_kind == "cuda"
@@ -149,9 +167,9 @@ class Step:
         """Bytes that dropout keeps of an element: 0 without dropout.
 
         A GPU, a compiled graph and our own functions keep a byte that says whether it stayed; torch on a CPU
-        keeps the factor it was multiplied with, in the element's own dtype.
+        keeps the factor it was multiplied with, in the element's own dtype. Our own kernels draw again.
         """
-        if not self.shape.dropout:
+        if not self.shape.dropout or self.own_kernels:
             return 0
         torchs = self.device_kind == "cpu" and not (self.compiled or self.drops_by_own_functions)
         return element_bytes if torchs else 1

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptwright.arithmetic.step import dropped_blocks
+from gptwright.arithmetic.step import DROPPED_ROWS, query_blocks
 
 FATES = 2**16
 
@@ -118,7 +118,7 @@ class _DroppedAttention(torch.autograd.Function):
 
 def _blocks(tokens: int) -> list[tuple[slice, slice]]:
     """The queries of each block, and the keys that they see between them."""
-    return [(slice(begin, end), slice(end)) for begin, end in dropped_blocks(tokens)]
+    return [(slice(begin, end), slice(end)) for begin, end in query_blocks(tokens, DROPPED_ROWS)]
 
 
 def _unseen(rows: int) -> Tensor:

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
+from gptwright.arithmetic.step import QUERIES
 from gptwright.kernels.library import require_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
@@ -40,8 +41,6 @@ from gptwright.model.tied import TableGradient, embed
 
 INITIAL_STD = 0.02
 LAYER_NORM_EPSILON = 1e-5
-# Queries whose attention our own kernels make at a time.
-QUERIES = 128
 
 
 class LayerNorm(nn.Module):

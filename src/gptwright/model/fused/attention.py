@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from gptwright.arithmetic.step import query_blocks
 from gptwright.model.fused.recipe import Drops, Recipe
 
 
@@ -36,9 +37,8 @@ class Attention:
 
     def _blocks(self) -> list[tuple[slice, slice]]:
         """The queries of each block, and the keys that they see between them."""
-        begins = range(0, self.tokens, self.recipe.queries)
-        ends = [min(begin + self.recipe.queries, self.tokens) for begin in begins]
-        return [(slice(begin, end), slice(end)) for begin, end in zip(begins, ends, strict=True)]
+        blocks = query_blocks(self.tokens, self.recipe.queries)
+        return [(slice(begin, end), slice(end)) for begin, end in blocks]
 
     def _split(self, x_MP: Tensor, parts: int, turned: int = 0) -> tuple[Tensor, Tensor | None]:
         """Heads `[parts, N, T, D]`, and by what the first ones were scaled."""
