@@ -215,6 +215,22 @@ def test_each_way_is_really_timed_and_leaves_no_trace(cpu: Device) -> None:
         assert min(seconds, key=lambda way: seconds[way]) == FLOAT32
 
 
+def test_a_first_pass_that_is_slow_decides_nothing(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen at 124M parameters: the one round that there was time for took twice what the next one did."""
+    taken = {FLOAT32: iter((4.0, 4.1)), BFLOAT16: iter((9.0, 2.0))}
+
+    class Parts:
+        def __init__(self, shape: ModelShape, rows: int, *, kernels: bool) -> None:
+            self.nothing = shape.n_embd == 8
+
+        def seconds_a_token(self, way: Way, device: Device) -> float:
+            return 0.0 if self.nothing else next(taken[way])
+
+    monkeypatch.setattr(products, "_Parts", Parts)
+    seconds = seconds_of_ways([FLOAT32, BFLOAT16], SHAPE, cpu, rows=2, budget=0.0)
+    assert seconds == {FLOAT32: 4.0, BFLOAT16: 2.0}
+
+
 @pytest.mark.usefixtures("everywhere")
 def test_a_run_computes_as_chosen_and_goes_on_so(
     tmp_path: Path, tiny: dict[str, str], taken: dict[Way, float], train: Train

@@ -11,7 +11,7 @@ A resumed run keeps the way that it had on this device: another would not end in
 One thread is timed: beside busy processes several wait for each other, and a time says little of the work
 (docs/lab-notes.md).
 
-Cost: nothing on a CPU without bfloat16; else rounds of all ways until `SECONDS` are over, at least one.
+Cost: nothing on a CPU without bfloat16; else rounds of all ways until `SECONDS` are over, at least two.
 """
 
 import time
@@ -153,8 +153,9 @@ def seconds_of_ways(
 ) -> dict[Way, float]:
     """The least time of a token's forward and backward pass in each way, all layers and the head counted.
 
-    All take turns, so that what disturbs one round disturbs all; the first one counts only where there is no
-    time for another. No draw of random numbers is used up.
+    All take turns, so that what disturbs one round disturbs all. The first round of a shape is not alone
+    trusted: torch prepares its products in it, and memory is touched for the first time. No draw of random
+    numbers is used up.
 
     Args:
         ways: what to time.
@@ -171,10 +172,9 @@ def seconds_of_ways(
         for way in ways:
             nothing.seconds_a_token(way, device)
         begin, parts = time.perf_counter(), _Parts(shape, rows, kernels=kernels)
-        while not rounds or (len(rounds) < MOST_ROUNDS and time.perf_counter() - begin < budget):
+        while len(rounds) < 2 or (len(rounds) < MOST_ROUNDS and time.perf_counter() - begin < budget):
             rounds.append({way: parts.seconds_a_token(way, device) for way in ways})
-    counted = rounds[1:] or rounds
-    return {way: min(round_[way] for round_ in counted) for way in ways}
+    return {way: min(round_[way] for round_ in rounds) for way in ways}
 
 
 class _Parts:
