@@ -272,6 +272,13 @@ def test_cross_entropy_and_its_gradient(kernels: Kernels, vocabulary: int, times
     torch.testing.assert_close(logits.double(), 0.5 * exact.grad, rtol=HALF, atol=1e-6)
 
 
+@pytest.mark.parametrize("target", [-1, 33, 2**40])
+def test_a_target_beyond_the_vocabulary_has_no_loss(kernels: Kernels, target: int) -> None:
+    logits, losses = draw(2, 33), torch.empty(2)
+    kernels("cross_entropy", logits, torch.tensor([4, target]), losses, 2, 33, 1, 1.0)
+    assert torch.equal(losses.isnan(), torch.tensor([False, True]))
+
+
 def test_an_rms_norm_is_that_of_the_modern_model(kernels: Kernels) -> None:
     x = draw(6, 48).float()
     y, statistics = torch.empty(6, 48, dtype=torch.bfloat16), torch.empty(2, 6)

@@ -406,6 +406,10 @@ void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * V)) schedule(static)
     for (i64 r = 0; r < R; r++) {
         bf16 *l = logits + r * V;
+        if (targets[r] < 0 || targets[r] >= V) {
+            losses[r] = NAN; /* no such token: the step's loss tells */
+            continue;
+        }
         float at = wide(l[targets[r]]), largest = -INFINITY, sum = 0.0f;
 #pragma omp simd reduction(max : largest)
         for (i64 v = 0; v < V; v++)
