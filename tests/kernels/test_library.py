@@ -37,7 +37,6 @@ def test_they_are_built_once_and_found_again(cache: Path, monkeypatch: pytest.Mo
     assert works(load_kernels())
     (built,) = cache.iterdir()
     library._loaded.cache_clear()
-    monkeypatch.setattr(library, "FLAGS", library.FLAGS)
     calls: list[list[str]] = []
     real = subprocess.run
 

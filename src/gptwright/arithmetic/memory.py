@@ -156,7 +156,7 @@ def _overhead(step: Step, moment: Moment) -> int:
     process = PROCESS + (COMPILER if step.compiled else CHECKPOINTING if step.checkpointing else 0)
     if step.device_kind == "mps":
         return process
-    if step.own_kernels and not step.shape.saves_memory:
+    if step.own_kernels and step.shape.keeps_freed_memory:
         passing = moment.activations + moment.logits + moment.gradients - standing_gradients(step)
         return process + int(passing * KEPT_GAPS)
     return process + int(_heap_bytes(step, moment) * HEAP_GAPS[min(step.accumulation, 2)])

@@ -52,6 +52,11 @@ class ModelShape:
         """Whether a step is asked to be smaller than it would be."""
         return self.loss_chunk > 0 or self.gradient_checkpointing
 
+    @property
+    def keeps_freed_memory(self) -> bool:
+        """Whether a process that trains it keeps what it frees (`gptwright.hardware.heap`)."""
+        return self.kernels and not self.saves_memory
+
     def count_parameters(self) -> ParameterCount:
         """How many parameters the model has, without building it."""
         return count_parameters(

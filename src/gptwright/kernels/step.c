@@ -257,6 +257,26 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
     }
 }
 
+static inline void narrow_all(const float *x, bf16 *to, i64 count)
+{
+#pragma omp simd
+    for (i64 i = 0; i < count; i++)
+        to[i] = narrow(x[i]);
+}
+
+/* Each of D channels times a factor of its own, plus its partner's, half of them away, times another's: that of the
+ * channel, or on the way back that of the partner. */
+static inline void turn(const float *x, bf16 *to, const float *own, const float *others, int back, i64 D)
+{
+    i64 half = D / 2;
+    for (i64 here = 0; here < D; here += half) {
+        i64 there = half - here, factor = back ? there : here;
+#pragma omp simd
+        for (i64 d = 0; d < half; d++)
+            to[here + d] = narrow(x[here + d] * own[here + d] + x[there + d] * others[factor + d]);
+    }
+}
+
 /* tokens [B, T, P, H, D] to heads [P, B, H, T, D]. The first `turned` of the P parts are, if asked, scaled to a
  * mean square of 1 (inverse [turned, B, H, T] is what by), and turned by rotary factors [T, D] unless null. */
 void split_heads(const bf16 *tokens, bf16 *heads, const float *own, const float *others, float *inverse,
@@ -285,18 +305,10 @@ void split_heads(const bf16 *tokens, bf16 *heads, const float *own, const float 
 #pragma omp simd
                     for (i64 d = 0; d < D; d++)
                         scaled[d] = wide(from[d]) * scale;
-                    i64 half = own ? D / 2 : 0;
-                    for (i64 side = 0; side < (own ? 2 : 0); side++) {
-                        i64 here = side * half, there = half - here;
-#pragma omp simd
-                        for (i64 d = 0; d < half; d++)
-                            to[here + d] = narrow(scaled[here + d] * own[t * D + here + d]
-                                                  + scaled[there + d] * others[t * D + here + d]);
-                    }
-                    if (!own)
-#pragma omp simd
-                        for (i64 d = 0; d < D; d++)
-                            to[d] = narrow(scaled[d]);
+                    if (own)
+                        turn(scaled, to, own + t * D, others + t * D, 0, D);
+                    else
+                        narrow_all(scaled, to, D);
                 }
 }
 
@@ -330,18 +342,10 @@ void merge_heads(const bf16 *heads, bf16 *tokens, const bf16 *turned_heads, cons
 #pragma omp simd
                     for (i64 d = 0; d < D; d++)
                         left[d] = scale * (wide(from[d]) - (inverse ? wide(made[d]) * along : 0.0f));
-                    i64 half = own ? D / 2 : 0;
-                    for (i64 side = 0; side < (own ? 2 : 0); side++) {
-                        i64 here = side * half, there = half - here;
-#pragma omp simd
-                        for (i64 d = 0; d < half; d++)
-                            to[here + d] = narrow(left[here + d] * own[t * D + here + d]
-                                                  + left[there + d] * others[t * D + there + d]);
-                    }
-                    if (!own)
-#pragma omp simd
-                        for (i64 d = 0; d < D; d++)
-                            to[d] = narrow(left[d]);
+                    if (own)
+                        turn(left, to, own + t * D, others + t * D, 1, D);
+                    else
+                        narrow_all(left, to, D);
                 }
 }
 

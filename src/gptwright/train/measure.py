@@ -97,7 +97,7 @@ def measure(plan: Plan) -> Measured:
     if chosen is not None:
         config, precision = chosen.way.applied(config), Precision(device, chosen.way.dtype)
         shape = ModelShape.of(config, shape.vocab_size)
-        if chosen.way.kernels and not shape.saves_memory:
+        if shape.keeps_freed_memory:
             keep_freed_memory()
     variants = (True, False) if device.type == "cuda" and config.compile == "auto" else (compiled,)
     trials = tuple(

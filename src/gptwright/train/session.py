@@ -137,7 +137,7 @@ def build_session(
         precision = Precision(device, chosen.way.dtype)
         shape = ModelShape.of(chosen.way.applied(config), data.vocab_size)
         choices = [*chosen.facts(), *(choice for choice in choices if choice.name != "dtype")]
-        if chosen.way.kernels and not shape.saves_memory:
+        if shape.keeps_freed_memory:
             keep_freed_memory()
     promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=chosen)
     parallel = choose_parallel(config, world, promise)
