@@ -1,7 +1,6 @@
-"""Each function of step.c against torch's arithmetic in float32 on the same narrow numbers."""
+"""Each function of step.c against torch's arithmetic on the same narrow numbers."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,23 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gptwright.kernels.library import Kernels
-from gptwright.model.modern import Rotary, rms_norm
+from gptwright.model.modern import rms_norm
+from tests.kernels.numbers import HALF, draw
 
-# Half a unit in the last place of a bfloat16.
-HALF = 2**-8
-
-
-@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
-def draw(*shape: int, seed: int = 0, times: float = 1.0) -> Tensor:
-    """Normal numbers in bfloat16."""
-    return (torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * times).bfloat16()
+pytestmark = pytest.mark.usefixtures("threads")
 
 
 def every_narrow_number() -> Tensor:
@@ -39,8 +25,9 @@ def test_an_activation_and_its_slope_at_every_number(kernels: Kernels, name: str
     exact = x.double().requires_grad_()
     y = F.gelu(exact) if name == "gelu" else exact.relu() ** 2
     (slope,) = torch.autograd.grad(y.sum(), exact)
-    slopes, result = x.clone(), torch.empty_like(x)
-    kernels(name, slopes, result, x.numel())
+    slopes, result, again = torch.ones_like(x), torch.empty_like(x), torch.empty_like(x)
+    kernels(name, x, result, x.numel())
+    kernels(f"{name}_back", x, slopes, again, x.numel())
     finite = x.isfinite()
     # The normal distribution's tail is known within 1.5e-7, times x; squares may pass the largest number.
     inside = finite & (y.detach().abs() < 3e38) & (slope.abs() < 3e38)
@@ -48,6 +35,17 @@ def test_an_activation_and_its_slope_at_every_number(kernels: Kernels, name: str
     torch.testing.assert_close(slopes[inside].double(), slope[inside], rtol=HALF, atol=2e-6)
     assert result[x.isnan()].isnan().all()
     assert slopes[x.isnan()].isnan().all()
+    assert torch.equal(again.view(torch.int16), result.view(torch.int16))
+
+
+@pytest.mark.parametrize("name", ["gelu", "relu2"])
+def test_a_gradient_is_multiplied_by_the_slope(kernels: Kernels, name: str) -> None:
+    x, g = draw(300, 141), draw(300, 141, seed=1)
+    exact = x.double().requires_grad_()
+    torch.autograd.backward(F.gelu(exact) if name == "gelu" else exact.relu() ** 2, g.double())
+    kernels(f"{name}_back", x, g, torch.empty_like(x), x.numel())
+    assert exact.grad is not None
+    torch.testing.assert_close(g.double(), exact.grad, rtol=HALF, atol=2e-6)
 
 
 def test_numbers_round_to_the_nearest_as_torch_rounds(kernels: Kernels) -> None:
@@ -140,11 +138,11 @@ def test_a_branch_is_added_to_the_stream(kernels: Kernels) -> None:
     assert torch.equal(y, x + branch.float())
 
 
-def test_a_gradient_is_scaled_by_the_slope(kernels: Kernels) -> None:
-    slope, g = draw(300, 141), draw(300, 141, seed=1)
-    expected = (slope.float() * g.float()).bfloat16()
-    kernels("scale", slope, g, g.numel())
-    assert torch.equal(g, expected)
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (300, 141), (700, 64)])
+def test_rows_are_summed(kernels: Kernels, rows: int, columns: int) -> None:
+    x, sums = draw(rows, columns), torch.empty(columns)
+    kernels("sum_rows", x, sums, rows, columns)
+    torch.testing.assert_close(sums.double(), x.double().sum(dim=0), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("dropped", [0, 1, 13_107, 65_535])
@@ -179,77 +177,12 @@ def test_a_seed_drops_the_same_again_whatever_the_dtype(kernels: Kernels) -> Non
         assert not torch.equal(narrow.float(), stream)
 
 
-@pytest.mark.parametrize("turns", [True, False])
-@pytest.mark.parametrize("normalizes", [True, False])
-def test_heads_are_split_normalized_and_turned_and_the_way_back(
-    kernels: Kernels, normalizes: bool, turns: bool
-) -> None:
-    B, T, H, D, epsilon = 8, 120, 3, 12, 1e-6
-    tokens = draw(B, T, 3, H, D, times=2.0)
-    rotary = Rotary(D, T) if turns else None
-    factors = (None, None) if rotary is None else (rotary.own_TD, rotary.others_TD)
-    turned = 2 if normalizes or turns else 0
-    inverse = torch.empty(turned, B, H, T) if normalizes else None
-    heads = torch.empty(3, B, H, T, D, dtype=torch.bfloat16)
-    kernels("split_heads", tokens, heads, *factors, inverse, epsilon, turned, B, T, 3, H, D)
-
-    exact = tokens.double().requires_grad_()
-    qk, v = exact[:, :, :2], exact[:, :, 2:]
-    if normalizes:
-        qk = qk * (qk.square().mean(dim=-1, keepdim=True) + epsilon).rsqrt()
-    if rotary is not None:
-        qk = rotary.double()(qk, slice(T))
-        rotary.float()
-    expected = torch.cat((qk, v), dim=2).permute(2, 0, 3, 1, 4)
-    torch.testing.assert_close(heads.double(), expected.detach(), rtol=HALF, atol=1e-6)
-
-    g = draw(3, B, H, T, D, seed=1)
-    torch.autograd.backward(expected, g.double())
-    back = torch.empty_like(tokens)
-    kernels("merge_heads", g, back, heads, *factors, inverse, turned, B, T, 3, H, D)
-    assert exact.grad is not None
-    # The result of which a part is taken away is known in bfloat16 alone.
-    torch.testing.assert_close(back.double(), exact.grad, rtol=2**-7, atol=0.02)
-
-
-@pytest.mark.parametrize(("queries", "first"), [(1, 0), (5, 0), (16, 0), (16, 32), (7, 21), (64, 64)])
-def test_softmax_over_what_a_query_sees_and_the_way_back(kernels: Kernels, queries: int, first: int) -> None:
-    keys, scale = first + queries, 0.25
-    # Enough of them that two threads share the rows.
-    heads = 3 + 32_768 // (queries * keys)
-    scores, g = draw(heads, queries, keys, times=4.0), draw(heads, queries, keys, seed=1)
-    exact = scores.double().requires_grad_()
-    unseen = torch.ones(queries, keys).triu_(first + 1).bool()
-    expected = (exact * scale).masked_fill(unseen, -math.inf).softmax(dim=-1)
-    torch.autograd.backward(expected, g.double())
-    probabilities = scores.clone()
-    kernels("softmax", probabilities, heads, queries, keys, first, scale)
-    torch.testing.assert_close(probabilities.double(), expected.detach(), rtol=HALF, atol=1e-6)
-    assert not probabilities[:, unseen].any()
-    kernels("softmax_back", probabilities, g, heads, queries, keys, first, scale)
-    assert exact.grad is not None
-    torch.testing.assert_close(g.double(), exact.grad, rtol=2**-6, atol=2e-3)
-    assert not g[:, unseen].any()
-
-
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_what_is_not_finite_is_not_hidden(kernels: Kernels, poison: float) -> None:
-    scores = draw(1, 4, 20)
-    scores[0, 2, 1] = poison
-    kernels("softmax", scores, 1, 4, 20, 16, 1.0)
-    assert scores[0, 2].isnan().any()
-    assert scores[0, [0, 1, 3]].isfinite().all()
     logits, losses = draw(2, 33), torch.empty(2)
     logits[1, 30] = poison
-    kernels("cross_entropy", logits, torch.tensor([4, 5]), losses, 2, 33, 1, 1.0)
+    kernels("cross_entropy", logits, torch.tensor([4, 5]), losses, 2, 33, 33, 1, 1.0)
     assert torch.equal(losses.isfinite(), torch.tensor([True, False]))
-
-
-def test_a_key_that_is_not_seen_may_be_anything(kernels: Kernels) -> None:
-    scores = draw(1, 2, 2)
-    scores[0, 0, 1] = math.nan
-    kernels("softmax", scores, 1, 2, 2, 0, 1.0)
-    assert torch.equal(scores[0, 0], torch.tensor([1.0, 0.0]).bfloat16())
 
 
 @pytest.mark.parametrize("vocabulary", [1, 65, 1000])
@@ -261,21 +194,26 @@ def test_cross_entropy_and_its_gradient(kernels: Kernels, vocabulary: int, times
     exact = logits.double().requires_grad_()
     expected = F.cross_entropy(exact, targets, reduction="none")
     torch.autograd.backward(expected.sum())
-    losses, kept = torch.empty(rows), logits.clone()
-    kernels("cross_entropy", kept, targets, losses, rows, vocabulary, 0, 0.5)
-    assert torch.equal(kept, logits)
+    # Rows that are longer than the vocabulary.
+    room = torch.full((rows, vocabulary + 3), math.nan, dtype=torch.bfloat16)
+    room[:, :vocabulary] = logits
+    losses, kept = torch.empty(rows), room.clone()
+    kernels("cross_entropy", kept, targets, losses, rows, vocabulary, vocabulary + 3, 0, 0.5)
+    assert torch.equal(kept[:, :vocabulary], logits)
+    assert not kept[:, vocabulary:].any()
     torch.testing.assert_close(losses.double(), expected.detach(), rtol=1e-6, atol=1e-6)
     again = torch.empty(rows)
-    kernels("cross_entropy", logits, targets, again, rows, vocabulary, 1, 0.5)
+    kernels("cross_entropy", room, targets, again, rows, vocabulary, vocabulary + 3, 1, 0.5)
     assert torch.equal(again, losses)
+    assert not room[:, vocabulary:].any()
     assert exact.grad is not None
-    torch.testing.assert_close(logits.double(), 0.5 * exact.grad, rtol=HALF, atol=1e-6)
+    torch.testing.assert_close(room[:, :vocabulary].double(), 0.5 * exact.grad, rtol=HALF, atol=1e-6)
 
 
 @pytest.mark.parametrize("target", [-1, 33, 2**40])
 def test_a_target_beyond_the_vocabulary_has_no_loss(kernels: Kernels, target: int) -> None:
     logits, losses = draw(2, 33), torch.empty(2)
-    kernels("cross_entropy", logits, torch.tensor([4, target]), losses, 2, 33, 1, 1.0)
+    kernels("cross_entropy", logits, torch.tensor([4, target]), losses, 2, 33, 33, 1, 1.0)
     assert torch.equal(losses.isnan(), torch.tensor([False, True]))
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import GPT2, MODERN, Ingredients
 from gptwright.kernels.library import Missing, load_kernels
-from gptwright.model import gpt
 from gptwright.model.fused.recipe import Drops, Recipe
 from gptwright.model.gpt import GPT
 from tests.model.models import random_ids, shape_of, vivid_model
@@ -28,6 +27,7 @@ SHAPES = {
     "modern without a norm of queries": shape_of(bias=False, ingredients=NO_QK_NORM),
     "modern without turns": shape_of(bias=False, ingredients=NO_ROPE),
     "a chunked loss": shape_of(loss_chunk=8),
+    "several blocks of queries": shape_of(bias=False, block_size=150),
 }
 
 
@@ -45,11 +45,7 @@ def distance(gradients: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("queries", [5, 128], ids=["blocks of 5 queries", "one block"])
-def test_loss_and_gradients_are_as_exact_as_autocasts(
-    shape: ModelShape, queries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpt, "QUERIES", queries)
+def test_loss_and_gradients_are_as_exact_as_autocasts(shape: ModelShape) -> None:
     tokens_BT = random_ids((3, shape.block_size), shape.vocab_size)
     fused_shape = replace(shape, kernels=True)
     exact_loss, exact = trained_once(vivid_model(shape), narrow=False, tokens_BT=tokens_BT)
@@ -164,25 +160,15 @@ class Masked(torch.nn.Module):
         return x * self.mask
 
 
-@pytest.mark.parametrize("queries", [5, 128], ids=["blocks of 5 queries", "one block"])
-def test_dropout_drops_forwards_and_backwards_what_it_drew(
-    queries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropout_drops_forwards_and_backwards_what_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the same model in float32 with the same masks, attention written out."""
-    monkeypatch.setattr(gpt, "QUERIES", queries)
     made = counted_drops(monkeypatch)
     B, T, H, C = 3, 13, 2, 16
     shape = shape_of(n_layer=1, n_head=H, n_embd=C, block_size=T, dropout=0.25)
     tokens_BT = random_ids((B, T), shape.vocab_size)
     _, ours = trained_once(vivid_model(replace(shape, kernels=True)), narrow=True, tokens_BT=tokens_BT)
-    blocks = math.ceil(T / queries)
-    at_start, *in_attention = made[: 1 + blocks]
-    after_attention, after_mlp = made[1 + blocks :]
-    mask_NTT = torch.zeros(B * H, T, T)
-    for number, drops in enumerate(in_attention):
-        rows = slice(number * queries, min((number + 1) * queries, T))
-        kept = drops(torch.ones(B * H, rows.stop - rows.start, rows.stop, dtype=torch.bfloat16))
-        mask_NTT[:, rows, : rows.stop] = kept.float()
+    at_start, in_attention, after_attention, after_mlp = made
+    mask_NTT = in_attention(torch.ones(B * H, T, T, dtype=torch.bfloat16)).float()
 
     model = vivid_model(shape)
     (block,) = model.transformer["h"].children()

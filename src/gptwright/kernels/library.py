@@ -1,4 +1,4 @@
-"""Builds `step.c` for this very CPU with the C compiler that is here, once, and calls it.
+"""Builds the C of this folder for this very CPU with the compiler that is here, once, and calls it.
 
 Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for
 each platform: one second for the first run of a machine, nothing later. It is kept in the cache folder under
@@ -30,21 +30,24 @@ FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-m
 PATIENCE = 60.0
 
 _SIZE, _REAL, _COUNT, _PLACE = ctypes.c_int64, ctypes.c_float, ctypes.c_int, ctypes.c_void_p
-# Arguments of each function of step.c before the number of threads.
+# Arguments of each function before the number of threads.
 _ARGUMENTS = {
     "gelu": (_PLACE, _PLACE, _SIZE),
+    "gelu_back": (_PLACE, _PLACE, _PLACE, _SIZE),
     "relu2": (_PLACE, _PLACE, _SIZE),
-    "scale": (_PLACE, _PLACE, _SIZE),
+    "relu2_back": (_PLACE, _PLACE, _PLACE, _SIZE),
     "drop": (_PLACE, _PLACE, _SIZE, _SIZE, _REAL, _SIZE),
     "drop_stream": (_PLACE, _PLACE, _SIZE, _SIZE, _REAL, _SIZE),
     "add": (_PLACE, _PLACE, _PLACE, _SIZE),
+    "sum_rows": (_PLACE, _PLACE, _SIZE, _SIZE),
     "norm": (*[_PLACE] * 7, _SIZE, _SIZE, _REAL),
     "norm_back": (*[_PLACE] * 10, _SIZE, _SIZE),
-    "split_heads": (*[_PLACE] * 5, _REAL, *[_SIZE] * 6),
-    "merge_heads": (*[_PLACE] * 6, *[_SIZE] * 6),
-    "softmax": (_PLACE, *[_SIZE] * 4, _REAL),
-    "softmax_back": (_PLACE, _PLACE, *[_SIZE] * 4, _REAL),
-    "cross_entropy": (_PLACE, _PLACE, _PLACE, _SIZE, _SIZE, _COUNT, _REAL),
+    "cross_entropy": (_PLACE, _PLACE, _PLACE, *[_SIZE] * 3, _COUNT, _REAL),
+    "attention": (*[_PLACE] * 5, _COUNT, _REAL, _SIZE, _SIZE, _REAL, *[_SIZE] * 4),
+    "attention_back": (*[_PLACE] * 7, _COUNT, _REAL, _SIZE, _SIZE, _REAL, *[_SIZE] * 4),
+    "linear": (*[_PLACE] * 4, *[_SIZE] * 4),
+    "linear_input": (*[_PLACE] * 3, *[_SIZE] * 4),
+    "linear_weight": (*[_PLACE] * 3, *[_SIZE] * 4, _COUNT),
 }
 
 
@@ -56,10 +59,13 @@ class Missing:
 
 
 class Kernels:
-    """The functions of `step.c`, with tensors for pointers, on as many threads as torch has.
+    """The functions, with tensors for pointers, on as many threads as torch has.
 
     Args:
         path: the shared library.
+
+    Attributes:
+        multiplies: whether its products of matrices are the quickest that this CPU has; torch's are if not.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,6 +76,7 @@ class Kernels:
             function.argtypes = (*arguments, _COUNT)
             function.restype = None
             self._functions[name] = function
+        self.multiplies = bool(library.multiplies())
 
     def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
         """Calls a function; tensors are contiguous, and None is a null pointer."""
@@ -121,15 +128,22 @@ def _loaded(compiler: str, cache: Path) -> Kernels | Missing:
 
 
 def _kept_or_built(compiler: str, version: bytes, folder: Path) -> Kernels:
-    source = resources.files("gptwright.kernels").joinpath("step.c").read_bytes()
-    decides = (source, " ".join(FLAGS).encode(), compiler.encode(), version, _processor())
+    sources = {
+        file.name: file.read_bytes()
+        for file in sorted(resources.files("gptwright.kernels").iterdir(), key=lambda file: file.name)
+        if file.name.endswith((".c", ".h"))
+    }
+    decides = (*sources.values(), " ".join(FLAGS).encode(), compiler.encode(), version, _processor())
     kept = folder / f"step-{hashlib.sha256(b'|'.join(decides)).hexdigest()[:16]}.so"
     if kept.is_file():
         return Kernels(kept)
     with tempfile.TemporaryDirectory() as beside:
+        for name, source in sources.items():
+            Path(beside, name).write_bytes(source)
         made = Path(beside, "step.so")
-        command = [compiler, *FLAGS, "-x", "c", "-", "-o", str(made), "-lm"]
-        subprocess.run(command, input=source, capture_output=True, timeout=PATIENCE, check=True)
+        units = [name for name in sources if name.endswith(".c")]
+        command = [compiler, *FLAGS, *units, "-o", str(made), "-lm"]
+        subprocess.run(command, cwd=beside, capture_output=True, timeout=PATIENCE, check=True)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             replace_bytes(kept, made.read_bytes())

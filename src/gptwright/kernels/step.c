@@ -1,57 +1,13 @@
-/* What a training step in bfloat16 does on a CPU between its matrix products.
+/* What a training step in bfloat16 does on a CPU between its matrix products and attention.
  *
  * torch makes each of these of several passes over memory, with a cast before and after: here each is one.
  * All arithmetic is in float32; tensors that products read or write are bfloat16, and the residual stream, the
  * statistics of norms, losses and the gradients of vectors are float32. Threads take equal shares in a fixed
  * order, so the same number of threads gives the same bits.
  *
- * Everything is contiguous. Shapes: R rows (tokens), C channels; B batch, T tokens, H heads, D = C / H;
- * N = B * H; V vocabulary.
+ * Everything is contiguous. Shapes: R rows (tokens), C channels, V vocabulary.
  */
-#include <math.h>
-#include <omp.h>
-#include <stdint.h>
-#include <string.h>
-
-typedef uint16_t bf16;
-typedef int64_t i64;
-
-/* Fewer elements are done before a second thread has begun; torch's own operations draw the same line. */
-#define SHARED(elements) ((elements) >= 32768)
-
-static inline float wide(bf16 narrow)
-{
-    union { uint32_t bits; float value; } both = {(uint32_t)narrow << 16};
-    return both.value;
-}
-
-/* To the nearest, ties to even; NaN stays NaN. */
-static inline bf16 narrow(float value)
-{
-    union { float value; uint32_t bits; } both = {value};
-    uint32_t rounded = (both.bits + 0x7fff + ((both.bits >> 16) & 1)) >> 16;
-    return (both.bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (bf16)rounded;
-}
-
-/* exp(x) for x up to 88, within two units in the last place; 2^n times Cephes' polynomial (Moshier 1992) of
- * what is left. Below -87 it is 0. */
-static inline float exponential(float x)
-{
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    union { float value; int32_t bits; } sum, power;
-    float bounded = x < -87.0f ? -87.0f : x;
-    sum.value = bounded * 1.44269504f + shift;
-    float n = sum.value - shift;
-    float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    power.bits = (sum.bits - 0x4b400000 + 127) << 23;
-    return x < -87.0f ? 0.0f : (p * r * r + r + 1.0f) * power.value;
-}
+#include "fates.h"
 
 /* The normal distribution's cumulative at x, given exp(-x^2 / 2); within 1.5e-7 (Abramowitz and Stegun 7.1.26). */
 static inline float normal(float x, float bell)
@@ -66,58 +22,48 @@ static inline float normal(float x, float bell)
     return x < 0.0f ? tail : 1.0f - tail;
 }
 
-/* y = gelu(x); x becomes its slope there, which is all that the way back needs of it. */
-void gelu(bf16 *x, bf16 *y, i64 count, int threads)
+static inline float bell_of(float x) { return exponential(-0.5f * x * x); }
+
+/* y = gelu(x). */
+void gelu(const bf16 *x, bf16 *y, i64 count, int threads)
 {
 #pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++) {
         float v = wide(x[i]);
-        float bell = exponential(-0.5f * v * v), below = normal(v, bell);
-        y[i] = narrow(v * below);
-        x[i] = narrow(below + v * bell * 0.39894228f);
+        y[i] = narrow(v * normal(v, bell_of(v)));
     }
 }
 
-/* y = max(x, 0)^2; x becomes its slope there. */
-void relu2(bf16 *x, bf16 *y, i64 count, int threads)
+/* y = gelu(x) again; g, the gradient of y, becomes that of x. */
+void gelu_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
+{
+#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
+    for (i64 i = 0; i < count; i++) {
+        float v = wide(x[i]), bell = bell_of(v), below = normal(v, bell);
+        y[i] = narrow(v * below);
+        g[i] = narrow(wide(g[i]) * (below + v * bell * 0.39894228f));
+    }
+}
+
+/* y = max(x, 0)^2. */
+void relu2(const bf16 *x, bf16 *y, i64 count, int threads)
 {
 #pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++) {
         float v = wide(x[i]), above = v < 0.0f ? 0.0f : v;
         y[i] = narrow(above * above);
-        x[i] = narrow(2.0f * above);
     }
 }
 
-/* g becomes slope * g. */
-void scale(const bf16 *slope, bf16 *g, i64 count, int threads)
+/* y = max(x, 0)^2 again; g, the gradient of y, becomes that of x. */
+void relu2_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
 {
 #pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
-    for (i64 i = 0; i < count; i++)
-        g[i] = narrow(wide(slope[i]) * wide(g[i]));
-}
-
-/* MurmurHash3's finalizer (Appleby 2011): every bit of h changes about half of the result's. */
-static inline uint32_t mixed(uint32_t h)
-{
-    h = (h ^ (h >> 16)) * 0x85ebca6b;
-    h = (h ^ (h >> 13)) * 0xc2b2ae35;
-    return h ^ (h >> 16);
-}
-
-/* The two keys of a seed; seeds that differ in a bit share neither. */
-typedef struct { uint32_t first, second; } keys;
-
-static inline keys keys_of(i64 seed)
-{
-    uint32_t low = mixed((uint32_t)seed), high = mixed((uint32_t)((uint64_t)seed >> 32) + 0x9e3779b9);
-    return (keys){mixed(low ^ high), mixed(low + 3 * high + 1)};
-}
-
-/* Sixteen bits for an element that look like chance, whatever the number of threads. */
-static inline uint32_t fate(uint32_t index, keys seed)
-{
-    return mixed(mixed(index ^ seed.first) + seed.second) >> 16;
+    for (i64 i = 0; i < count; i++) {
+        float v = wide(x[i]), above = v < 0.0f ? 0.0f : v;
+        y[i] = narrow(above * above);
+        g[i] = narrow(wide(g[i]) * 2.0f * above);
+    }
 }
 
 /* y = x * factor, or 0 for `dropped` of 65,536 fates; y may be x. */
@@ -257,159 +203,34 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
     }
 }
 
-static inline void narrow_all(const float *x, bf16 *to, i64 count)
+/* sums [C] of the rows of x [R, C]. */
+void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
 {
+    enum { COLUMNS = 64 };
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
+    for (i64 begin = 0; begin < C; begin += COLUMNS) {
+        i64 count = C - begin < COLUMNS ? C - begin : COLUMNS;
+        float own[COLUMNS] = {0.0f};
+        for (i64 r = 0; r < R; r++) {
+            const bf16 *row = x + r * C + begin;
 #pragma omp simd
-    for (i64 i = 0; i < count; i++)
-        to[i] = narrow(x[i]);
-}
-
-/* Each of D channels times a factor of its own, plus its partner's, half of them away, times another's: that of the
- * channel, or on the way back that of the partner. */
-static inline void turn(const float *x, bf16 *to, const float *own, const float *others, int back, i64 D)
-{
-    i64 half = D / 2;
-    for (i64 here = 0; here < D; here += half) {
-        i64 there = half - here, factor = back ? there : here;
-#pragma omp simd
-        for (i64 d = 0; d < half; d++)
-            to[here + d] = narrow(x[here + d] * own[here + d] + x[there + d] * others[factor + d]);
-    }
-}
-
-/* tokens [B, T, P, H, D] to heads [P, B, H, T, D]. The first `turned` of the P parts are, if asked, scaled to a
- * mean square of 1 (inverse [turned, B, H, T] is what by), and turned by rotary factors [T, D] unless null. */
-void split_heads(const bf16 *tokens, bf16 *heads, const float *own, const float *others, float *inverse,
-                 float epsilon, i64 turned, i64 B, i64 T, i64 P, i64 H, i64 D, int threads)
-{
-#pragma omp parallel for collapse(2) num_threads(threads) if (parallel : SHARED(B * T * P * H * D)) schedule(static)
-    for (i64 b = 0; b < B; b++)
-        for (i64 h = 0; h < H; h++)
-            for (i64 p = 0; p < P; p++)
-                for (i64 t = 0; t < T; t++) {
-                    const bf16 *from = tokens + (((b * T + t) * P + p) * H + h) * D;
-                    i64 row = ((p * B + b) * H + h) * T + t;
-                    bf16 *to = heads + row * D;
-                    if (p >= turned) {
-                        memcpy(to, from, (size_t)D * sizeof(bf16));
-                        continue;
-                    }
-                    float scaled[D], scale = 1.0f;
-                    if (inverse) {
-                        float square = 0.0f;
-#pragma omp simd reduction(+ : square)
-                        for (i64 d = 0; d < D; d++)
-                            square += wide(from[d]) * wide(from[d]);
-                        inverse[row] = scale = 1.0f / sqrtf(square / (float)D + epsilon);
-                    }
-#pragma omp simd
-                    for (i64 d = 0; d < D; d++)
-                        scaled[d] = wide(from[d]) * scale;
-                    if (own)
-                        turn(scaled, to, own + t * D, others + t * D, 0, D);
-                    else
-                        narrow_all(scaled, to, D);
-                }
-}
-
-/* heads [P, B, H, T, D] to tokens [B, T, P, H, D]: gradients on their way back through `split_heads`, whose
- * result `turned_heads` is needed for the parts that it scaled. */
-void merge_heads(const bf16 *heads, bf16 *tokens, const bf16 *turned_heads, const float *own,
-                 const float *others, const float *inverse, i64 turned, i64 B, i64 T, i64 P, i64 H, i64 D,
-                 int threads)
-{
-#pragma omp parallel for collapse(2) num_threads(threads) if (parallel : SHARED(B * T * P * H * D)) schedule(static)
-    for (i64 b = 0; b < B; b++)
-        for (i64 h = 0; h < H; h++)
-            for (i64 p = 0; p < P; p++)
-                for (i64 t = 0; t < T; t++) {
-                    i64 row = ((p * B + b) * H + h) * T + t;
-                    const bf16 *from = heads + row * D, *made = turned_heads + row * D;
-                    bf16 *to = tokens + (((b * T + t) * P + p) * H + h) * D;
-                    if (p >= turned) {
-                        memcpy(to, from, (size_t)D * sizeof(bf16));
-                        continue;
-                    }
-                    /* Turning keeps products, so the part along the result is found before it is turned back. */
-                    float left[D], along = 0.0f, scale = 1.0f;
-                    if (inverse) {
-#pragma omp simd reduction(+ : along)
-                        for (i64 d = 0; d < D; d++)
-                            along += wide(from[d]) * wide(made[d]);
-                        along /= (float)D;
-                        scale = inverse[row];
-                    }
-#pragma omp simd
-                    for (i64 d = 0; d < D; d++)
-                        left[d] = scale * (wide(from[d]) - (inverse ? wide(made[d]) * along : 0.0f));
-                    if (own)
-                        turn(left, to, own + t * D, others + t * D, 1, D);
-                    else
-                        narrow_all(left, to, D);
-                }
-}
-
-/* Keys up to which a query looks, rounded up so that no vector is cut; those beyond it weigh nothing. */
-static inline i64 padded(i64 seen, i64 keys)
-{
-    i64 whole = (seen + 15) / 16 * 16;
-    return whole < keys ? whole : keys;
-}
-
-/* scores [N, Q, K] become softmax(scale * scores) over the keys that each query sees: the q-th of a block sees
- * first + q + 1 of them, and the others get 0. */
-void softmax(bf16 *scores, i64 N, i64 Q, i64 K, i64 first, float scale, int threads)
-{
-#pragma omp parallel for num_threads(threads) if (parallel : SHARED(N * Q * K)) schedule(static)
-    for (i64 row = 0; row < N * Q; row++) {
-        bf16 *s = scores + row * K;
-        i64 seen = first + row % Q + 1, looked = padded(seen, K);
-        float largest = -INFINITY, sum = 0.0f, weights[K];
-#pragma omp simd reduction(max : largest)
-        for (i64 k = 0; k < looked; k++) {
-            weights[k] = k < seen ? wide(s[k]) : -INFINITY;
-            largest = weights[k] > largest ? weights[k] : largest;
+            for (i64 c = 0; c < count; c++)
+                own[c] += wide(row[c]);
         }
-#pragma omp simd reduction(+ : sum)
-        for (i64 k = 0; k < looked; k++) {
-            weights[k] = exponential((weights[k] - largest) * scale);
-            sum += weights[k];
-        }
-        float share = 1.0f / sum;
-#pragma omp simd
-        for (i64 k = 0; k < looked; k++)
-            s[k] = narrow(weights[k] * share);
-        memset(s + seen, 0, (size_t)(K - seen) * sizeof(bf16));
-    }
-}
-
-/* g, the gradient of what `softmax` made, becomes that of the scores it was given. */
-void softmax_back(const bf16 *probabilities, bf16 *g, i64 N, i64 Q, i64 K, i64 first, float scale, int threads)
-{
-#pragma omp parallel for num_threads(threads) if (parallel : SHARED(N * Q * K)) schedule(static)
-    for (i64 row = 0; row < N * Q; row++) {
-        const bf16 *p = probabilities + row * K;
-        bf16 *d = g + row * K;
-        i64 looked = padded(first + row % Q + 1, K);
-        float along = 0.0f;
-#pragma omp simd reduction(+ : along)
-        for (i64 k = 0; k < looked; k++)
-            along += wide(p[k]) * wide(d[k]);
-#pragma omp simd
-        for (i64 k = 0; k < looked; k++)
-            d[k] = narrow(wide(p[k]) * (wide(d[k]) - along) * scale);
-        memset(d + looked, 0, (size_t)(K - looked) * sizeof(bf16));
+        memcpy(sums + begin, own, (size_t)count * sizeof(float));
     }
 }
 
 /* losses [R] of targets [R] in nats under logits [R, V]; these become, if asked, share * (softmax - one at the
- * target): the gradient of the sum of losses times share. */
-void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V, int gradient, float share,
-                   int threads)
+ * target): the gradient of the sum of losses times share. Rows begin `row` elements apart, and what is left of
+ * them becomes 0. */
+void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V, i64 row, int gradient,
+                   float share, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * V)) schedule(static)
     for (i64 r = 0; r < R; r++) {
-        bf16 *l = logits + r * V;
+        bf16 *l = logits + r * row;
+        memset(l + V, 0, (size_t)(row - V) * sizeof(bf16));
         if (targets[r] < 0 || targets[r] >= V) {
             losses[r] = NAN; /* no such token: the step's loss tells */
             continue;

@@ -25,7 +25,6 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.arithmetic.step import QUERIES
 from gptwright.kernels.library import require_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
@@ -221,7 +220,6 @@ class GPT(nn.Module):
         return Recipe(
             kernels=self._kernels,
             n_head=self.shape.n_head,
-            queries=QUERIES,
             relu2=made_of.relu2,
             norm_epsilon=EPSILON if made_of.rms_norm else LAYER_NORM_EPSILON,
             qk_epsilon=EPSILON if made_of.qk_norm else None,
@@ -255,14 +253,14 @@ class GPT(nn.Module):
         table = TableGradient() if self._has_one_gradient_a_table() else None
         hidden_NC, targets_N = self.hidden(tokens_BT, table=table).flatten(0, 1), targets_BT.flatten()
         head, chunk, kernels = self.lm_head.weight, self.shape.loss_chunk, self._kernels
-        if chunk and torch.is_grad_enabled():
+        if kernels is not None and self._fuses:
+            if torch.is_grad_enabled() and not per_window:
+                return fused_loss(hidden_NC, head, targets_N, kernels, table, chunk)
+            losses = fused_losses(hidden_NC, head, targets_N, kernels, chunk)
+        elif chunk and torch.is_grad_enabled():
             losses = self._chunked_loss(hidden_NC, head, targets_N, chunk, table)
         elif chunk:
             losses = self._chunked_losses(hidden_NC, head, targets_N, chunk)
-        elif kernels is not None and self._fuses:
-            if torch.is_grad_enabled() and not per_window:
-                return fused_loss(hidden_NC, head, targets_N, kernels, table)
-            losses = fused_losses(hidden_NC, head, targets_N, kernels)
         else:
             reduction = "none" if per_window else "mean"
             losses = F.cross_entropy(self.lm_head(hidden_NC), targets_N, reduction=reduction)

@@ -1,10 +1,12 @@
 """A block as one operation: attention, then the MLP, each on a normalized copy and added back.
 
-Its backward pass is written out, with hardly more than one pass over memory between two products.
+Its backward pass is written out, with hardly more than one pass over memory between two products. Of each
+norm and of the activation only what goes in is kept: what comes out costs less to make again than to keep.
 
 Shapes: B batch, T tokens, C n_embd, M = B · T, F = 4 · C, P = 3 · C; a linear layer has I inputs, O outputs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from gptwright.model.fused.attention import Attention
 from gptwright.model.fused.norm import norm_gradients, normed
+from gptwright.model.fused.products import bias_gradient, input_gradient, product, weight_gradient
 from gptwright.model.fused.recipe import NARROW, Drops, Recipe
 
 
@@ -33,9 +36,35 @@ class BlockWeights:
     fc_proj: Tensor
     fc_proj_bias: Tensor | None
 
+    @classmethod
+    def of(cls, parameters: Sequence[Any]) -> "BlockWeights":
+        """From the order in which autograd has them."""
+        return cls(**dict(zip(cls.__slots__, parameters, strict=True)))
+
     def in_order(self) -> tuple[Tensor | None, ...]:
-        """As `_Block` takes them."""
+        """As autograd takes them, or their gradients."""
         return tuple(getattr(self, name) for name in self.__slots__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What the way back needs beside the parameters.
+
+    Attributes:
+        x: what came in, `[M, C]` in float32.
+        qkv: queries, keys and values, `[M, 3C]`.
+        gathered: by the heads, `[M, C]`.
+        logarithms: of the softmax's sums, `[N, T]` in float32.
+        middle: the stream between attention and MLP, `[M, C]` in float32.
+        before: what the activation was given, `[M, F]`.
+    """
+
+    x: Tensor
+    qkv: Tensor
+    gathered: Tensor
+    logarithms: Tensor
+    middle: Tensor
+    before: Tensor
 
 
 def fused_block(x_BTC: Tensor, weights: BlockWeights, recipe: Recipe) -> Tensor:
@@ -56,92 +85,107 @@ def fused_drop(x_BTC: Tensor, recipe: Recipe) -> Tensor:
 class _Block(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_BTC: Tensor, recipe: Recipe, *parameters: Tensor | None) -> Tensor:
+        of, kernels = BlockWeights.of(parameters), recipe.kernels
         B, T, C = x_BTC.shape
-        norm_1, norm_1_b, attn, attn_b, proj, proj_b, norm_2, norm_2_b, fc, fc_b, fc_proj, fc_proj_b = (
-            parameters
-        )
-        narrow = [weight.to(NARROW) for weight in (attn, proj, fc, fc_proj) if weight is not None]
         x_MC, attention = x_BTC.reshape(B * T, C), Attention(recipe, (B, T, C))
         after_attention, after_mlp = recipe.drops(), recipe.drops()
-        _, h_MC, statistics_1 = normed(x_MC, None, norm_1, norm_1_b, recipe)
-        gathered_MC, kept = attention(_product(h_MC, narrow[0], attn_b))
-        branch_MC = _product(gathered_MC, narrow[1], proj_b)
+        _, h_MC, _ = normed(x_MC, None, of.norm_1, of.norm_1_bias, recipe)
+        qkv_MP = product(kernels, h_MC, of.attn, of.attn_bias)
+        gathered_MC, logarithms_NT = attention(qkv_MP)
+        branch_MC = product(kernels, gathered_MC, of.attn_proj, of.attn_proj_bias)
         if after_attention is not None:
             after_attention(branch_MC)
-        middle_MC, h2_MC, statistics_2 = normed(x_MC, branch_MC, norm_2, norm_2_b, recipe)
-        # What goes into the activation, and then its slope there.
-        slope_MF = _product(h2_MC, narrow[2], fc_b)
-        after_MF = torch.empty_like(slope_MF)
-        recipe.kernels("relu2" if recipe.relu2 else "gelu", slope_MF, after_MF, slope_MF.numel())
-        branch_MC = _product(after_MF, narrow[3], fc_proj_b)
+        middle_MC, h_MC, _ = normed(x_MC, branch_MC, of.norm_2, of.norm_2_bias, recipe)
+        before_MF = product(kernels, h_MC, of.fc, of.fc_bias)
+        after_MF = torch.empty_like(before_MF)
+        kernels(recipe.activation, before_MF, after_MF, after_MF.numel())
+        branch_MC = product(kernels, after_MF, of.fc_proj, of.fc_proj_bias)
         if after_mlp is not None:
             after_mlp(branch_MC)
         y_BTC = torch.empty_like(x_BTC)
-        recipe.kernels("add", middle_MC, branch_MC, y_BTC, y_BTC.numel())
-        ctx.recipe, ctx.attention, ctx.drops = recipe, attention, (after_attention, after_mlp)
-        ctx.save_for_backward(
-            *narrow,
-            x_MC,
-            statistics_1,
-            h_MC,
-            gathered_MC,
-            middle_MC,
-            statistics_2,
-            h2_MC,
-            slope_MF,
-            after_MF,
-            *parameters,
-            *kept,
-        )
+        kernels("add", middle_MC, branch_MC, y_BTC, y_BTC.numel())
+        ctx.attention, ctx.drops = attention, (after_attention, after_mlp)
+        ctx.save_for_backward(x_MC, qkv_MP, gathered_MC, logarithms_NT, middle_MC, before_MF, *parameters)
         return y_BTC
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        attn, proj, fc, fc_proj, x_MC, statistics_1, h_MC, gathered_MC, *rest = ctx.saved_tensors
-        middle_MC, statistics_2, h2_MC, slope_MF, after_MF, *rest = rest
-        norm_1, norm_1_b, _, attn_b, _, proj_b, norm_2, norm_2_b, _, fc_b, _, fc_proj_b, *kept = rest
-        kernels, g_BTC = ctx.recipe.kernels, gradients[0].contiguous()
-        g_MC = g_BTC.view(x_MC.shape)
+        x_MC, qkv_MP, gathered_MC, logarithms_NT, middle_MC, before_MF, *parameters = ctx.saved_tensors
+        kept = _Kept(
+            x=x_MC,
+            qkv=qkv_MP,
+            gathered=gathered_MC,
+            logarithms=logarithms_NT,
+            middle=middle_MC,
+            before=before_MF,
+        )
+        of, g_BTC = BlockWeights.of(parameters), gradients[0].contiguous()
         after_attention, after_mlp = ctx.drops
-        dmlp_MC = g_MC.to(NARROW)
-        if after_mlp is not None:
-            after_mlp(dmlp_MC)
-        d_MF, dfc_proj, dfc_proj_b = _product_gradients(dmlp_MC, after_MF, fc_proj, fc_proj_b)
-        kernels("scale", slope_MF, d_MF, d_MF.numel())
-        dh_MC, dfc, dfc_b = _product_gradients(d_MF, h2_MC, fc, fc_b)
-        dmiddle_MC, dattention_MC, dnorm_2, dnorm_2_b = norm_gradients(
-            g_MC, dh_MC, middle_MC, statistics_2, parameters=(norm_2, norm_2_b), kernels=kernels, branch=True
-        )
-        assert dattention_MC is not None
+        g_MC = g_BTC.view(kept.x.shape)
+        dmiddle_MC, dbranch_MC, of_mlp = _mlp_back(ctx.attention.recipe, of, kept, g_MC, after_mlp)
         if after_attention is not None:
-            after_attention(dattention_MC)
-        d_MC, dproj, dproj_b = _product_gradients(dattention_MC, gathered_MC, proj, proj_b)
-        d_MP = ctx.attention.back(d_MC, kept)
-        dh_MC, dattn, dattn_b = _product_gradients(d_MP, h_MC, attn, attn_b)
-        dx_MC, _, dnorm_1, dnorm_1_b = norm_gradients(
-            dmiddle_MC,
-            dh_MC,
-            x_MC,
-            statistics_1,
-            parameters=(norm_1, norm_1_b),
-            kernels=kernels,
-            branch=False,
-        )
-        of_parameters = (
-            dnorm_1,
-            dnorm_1_b,
-            dattn,
-            dattn_b,
-            dproj,
-            dproj_b,
-            dnorm_2,
-            dnorm_2_b,
-            dfc,
-            dfc_b,
-            dfc_proj,
-            dfc_proj_b,
-        )
-        return dx_MC.view(g_BTC.shape), None, *of_parameters
+            after_attention(dbranch_MC)
+        dx_MC, of_attention = _attention_back(ctx.attention, of, kept, dmiddle_MC, dbranch_MC)
+        return dx_MC.view(g_BTC.shape), None, *BlockWeights(**of_mlp, **of_attention).in_order()
+
+
+def _mlp_back(
+    recipe: Recipe, of: BlockWeights, kept: _Kept, g_MC: Tensor, drops: Drops | None
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Gradients of the stream before the MLP, of the branch that was added to make it, of parameters."""
+    kernels, dbranch_MC = recipe.kernels, g_MC.to(NARROW)
+    if drops is not None:
+        drops(dbranch_MC)
+    d_MF, after_MF = input_gradient(kernels, dbranch_MC, of.fc_proj), torch.empty_like(kept.before)
+    kernels(f"{recipe.activation}_back", kept.before, d_MF, after_MF, after_MF.numel())
+    dfc_proj = weight_gradient(kernels, dbranch_MC, after_MF)
+    dfc_proj_bias = bias_gradient(kernels, dbranch_MC, of.fc_proj_bias)
+    del after_MF, dbranch_MC
+    _, h_MC, statistics = normed(kept.middle, None, of.norm_2, of.norm_2_bias, recipe)
+    dfc, dfc_bias = weight_gradient(kernels, d_MF, h_MC), bias_gradient(kernels, d_MF, of.fc_bias)
+    dh_MC, parameters = input_gradient(kernels, d_MF, of.fc), (of.norm_2, of.norm_2_bias)
+    del d_MF, h_MC
+    dmiddle_MC, dadded_MC, dnorm, dnorm_bias = norm_gradients(
+        g_MC, dh_MC, kept.middle, statistics, parameters=parameters, kernels=kernels, branch=True
+    )
+    assert dadded_MC is not None
+    of_parameters = {
+        "norm_2": dnorm,
+        "norm_2_bias": dnorm_bias,
+        "fc": dfc,
+        "fc_bias": dfc_bias,
+        "fc_proj": dfc_proj,
+        "fc_proj_bias": dfc_proj_bias,
+    }
+    return dmiddle_MC, dadded_MC, of_parameters
+
+
+def _attention_back(
+    attention: Attention, of: BlockWeights, kept: _Kept, passed_MC: Tensor, dbranch_MC: Tensor
+) -> tuple[Tensor, dict[str, Any]]:
+    """Gradients of the stream before attention, besides which `passed_MC` reaches it, and of parameters."""
+    recipe, kernels = attention.recipe, attention.recipe.kernels
+    dproj = weight_gradient(kernels, dbranch_MC, kept.gathered)
+    dproj_bias = bias_gradient(kernels, dbranch_MC, of.attn_proj_bias)
+    dy_MC = input_gradient(kernels, dbranch_MC, of.attn_proj)
+    d_MP = attention.back(dy_MC, kept.qkv, kept.gathered, kept.logarithms)
+    del dy_MC
+    _, h_MC, statistics = normed(kept.x, None, of.norm_1, of.norm_1_bias, recipe)
+    dattn, dattn_bias = weight_gradient(kernels, d_MP, h_MC), bias_gradient(kernels, d_MP, of.attn_bias)
+    dh_MC, parameters = input_gradient(kernels, d_MP, of.attn), (of.norm_1, of.norm_1_bias)
+    del d_MP, h_MC
+    dx_MC, _, dnorm, dnorm_bias = norm_gradients(
+        passed_MC, dh_MC, kept.x, statistics, parameters=parameters, kernels=kernels, branch=False
+    )
+    of_parameters = {
+        "norm_1": dnorm,
+        "norm_1_bias": dnorm_bias,
+        "attn": dattn,
+        "attn_bias": dattn_bias,
+        "attn_proj": dproj,
+        "attn_proj_bias": dproj_bias,
+    }
+    return dx_MC, of_parameters
 
 
 class _Drop(torch.autograd.Function):
@@ -154,16 +198,3 @@ class _Drop(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         g = gradients[0].contiguous()
         return ctx.drops(g, into=torch.empty_like(g)), None
-
-
-def _product(x_MI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-    """A linear layer of narrow tensors."""
-    return torch.nn.functional.linear(x_MI, weight_OI, None if bias_O is None else bias_O.to(NARROW))
-
-
-def _product_gradients(
-    dy_MO: Tensor, x_MI: Tensor, weight_OI: Tensor, bias_O: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of a linear layer's input, weight and bias; those of parameters in float32."""
-    dbias_O = None if bias_O is None else dy_MO.sum(dim=0, dtype=torch.float32)
-    return dy_MO @ weight_OI, (dy_MO.t() @ x_MI).float(), dbias_O

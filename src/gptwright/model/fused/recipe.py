@@ -31,10 +31,19 @@ class Drops:
     def __call__(self, x: Tensor, *, into: Tensor | None = None) -> Tensor:
         """Drops from a contiguous tensor in place, or into another; on the way back from its gradient."""
         to = x if into is None else into
-        dropped = min(round(self.probability * FATES), FATES - 1)
         name = "drop" if x.dtype == NARROW else "drop_stream"
-        self.kernels(name, x, to, self.seed, dropped, FATES / (FATES - dropped), x.numel())
+        self.kernels(name, x, to, self.seed, self.dropped, self.factor, x.numel())
         return to
+
+    @property
+    def dropped(self) -> int:
+        """Of so many fates as there are, those that drop."""
+        return min(round(self.probability * FATES), FATES - 1)
+
+    @property
+    def factor(self) -> float:
+        """What stays is multiplied with it."""
+        return FATES / (FATES - self.dropped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +53,6 @@ class Recipe:
     Attributes:
         kernels: what works between the products.
         n_head: H.
-        queries: of a block of attention.
         relu2: squared ReLU instead of GELU.
         norm_epsilon: under the root of norms over channels.
         qk_epsilon: under that of queries and keys; None does not normalize them.
@@ -54,12 +62,16 @@ class Recipe:
 
     kernels: Kernels
     n_head: int
-    queries: int
     relu2: bool
     norm_epsilon: float
     qk_epsilon: float | None
     rotary: tuple[Tensor, Tensor] | None
     dropout: float
+
+    @property
+    def activation(self) -> str:
+        """The kernel between the MLP's two layers."""
+        return "relu2" if self.relu2 else "gelu"
 
     def drops(self) -> Drops | None:
         """New draws from torch's generator for one tensor; None where nothing is dropped."""

@@ -1,0 +1,413 @@
+/* Causal attention and its way back, a head of a sequence at a time.
+ *
+ * Scores and probabilities live only in a thread's own room, which its caches hold: none is kept. Of a softmax
+ * the logarithm of its sum is kept, and the way back computes probabilities again (Dao et al. 2022,
+ * FlashAttention, arXiv 2205.14135). Scores are float32; probabilities are rounded to bfloat16 where they are
+ * multiplied.
+ *
+ * Shapes: B sequences, T tokens, H heads, D channels of a head, N = B * H.
+ */
+#include "fates.h"
+#include "product.h"
+
+/* Queries that are done together, and keys on the way back: whole panels. */
+enum { QUERIES = WIDTH, KEYS = 2 * WIDTH };
+
+/* Beyond the last key that a query sees so many weights at least are 0: its tile's other rows see some of them. */
+enum { BEYOND = ROWS + 2 };
+
+/* Keys that a query sees, rounded up so that no vector is cut; what lies beyond is made to weigh nothing. */
+static inline i64 looked_at(float *scores, i64 seen)
+{
+    i64 looked = multiple(seen, LANES);
+    for (i64 k = seen; k < looked; k++)
+        scores[k] = -INFINITY;
+    return looked;
+}
+
+/* What all heads have in common.
+ *
+ * even: D, made even by a channel that is 0. Queries and keys are scaled to a mean square of 1 if `scaled`, and
+ * turned by rotary factors [T, D] unless null. Of probabilities `dropped` of 65,536 fates are dropped, and the
+ * others times `factor`. */
+typedef struct {
+    i64 T, H, D, even;
+    const float *own, *others;
+    int scaled;
+    float epsilon;
+    keys seed;
+    uint32_t dropped;
+    float factor;
+} task;
+
+/* Each of D channels times a factor of its own, plus its partner's, half of them away, times another's: that of
+ * the channel, or on the way back that of the partner. */
+static inline void turn(const float *x, float *to, const float *own, const float *others, int back, i64 D)
+{
+    i64 half = D / 2;
+    for (i64 here = 0; here < D; here += half) {
+        i64 there = half - here, factor = back ? there : here;
+#pragma omp simd
+        for (i64 d = 0; d < half; d++)
+            to[here + d] = x[here + d] * own[here + d] + x[there + d] * others[factor + d];
+    }
+}
+
+/* Rows [T, even] of a head as they are; they lie `row` elements apart. */
+static void take_rows(const task *of, const bf16 *from, i64 row, bf16 *to)
+{
+    for (i64 t = 0; t < of->T; t++, from += row, to += of->even) {
+        to[of->even - 1] = 0;
+        memcpy(to, from, (size_t)of->D * sizeof(bf16));
+    }
+}
+
+/* The same, scaled and turned as queries and keys are; inverse [T] is by what they were scaled. */
+static void take_turned(const task *of, const bf16 *from, i64 row, bf16 *to, float *inverse)
+{
+    i64 D = of->D;
+    for (i64 t = 0; t < of->T; t++, from += row, to += of->even) {
+        float scaled[D], turned[D], square = 0.0f;
+#pragma omp simd reduction(+ : square)
+        for (i64 d = 0; d < D; d++)
+            square += wide(from[d]) * wide(from[d]);
+        inverse[t] = of->scaled ? 1.0f / sqrtf(square / (float)D + of->epsilon) : 1.0f;
+#pragma omp simd
+        for (i64 d = 0; d < D; d++)
+            scaled[d] = wide(from[d]) * inverse[t];
+        if (of->own)
+            turn(scaled, turned, of->own + t * D, of->others + t * D, 0, D);
+        const float *made = of->own ? turned : scaled;
+        to[of->even - 1] = 0;
+#pragma omp simd
+        for (i64 d = 0; d < D; d++)
+            to[d] = narrow(made[d]);
+    }
+}
+
+/* Gradients [count, D], rounded, to rows that lie `row` elements apart. */
+static void give_rows(const task *of, const float *gradient, bf16 *to, i64 row, i64 count)
+{
+    for (i64 t = 0; t < count; t++) {
+#pragma omp simd
+        for (i64 d = 0; d < of->D; d++)
+            to[t * row + d] = narrow(gradient[t * of->D + d]);
+    }
+}
+
+/* The same of tokens from `first` on, brought back through what made them of the rows. */
+static void give_turned(const task *of, const float *gradient, bf16 *to, i64 row, i64 first, i64 count,
+                        const bf16 *made, const float *inverse)
+{
+    i64 D = of->D;
+    for (i64 t = first; t < first + count; t++, gradient += D) {
+        const bf16 *was = made + t * of->even;
+        float left[D], back[D], along = 0.0f;
+        /* Turning keeps products, so the part along the result is found before it is turned back. */
+        if (of->scaled) {
+#pragma omp simd reduction(+ : along)
+            for (i64 d = 0; d < D; d++)
+                along += gradient[d] * wide(was[d]);
+            along /= (float)D;
+        }
+#pragma omp simd
+        for (i64 d = 0; d < D; d++)
+            left[d] = inverse[t] * (gradient[d] - wide(was[d]) * along);
+        if (of->own)
+            turn(left, back, of->own + t * D, of->others + t * D, 1, D);
+        give_rows(of, of->own ? back : left, to + t * row, row, 1);
+    }
+}
+
+/* Panels of T columns in which a row's channels are the terms, and of D columns whose terms are the rows. */
+static void pack_keys(const task *of, const bf16 *rows, i64 row, uint32_t *panels)
+{
+    for (i64 t = 0; t < of->T; t += WIDTH)
+        pack_columns((source){rows + t * row, row, 0}, panels + t * (of->even / 2), of->D, least(WIDTH, of->T - t));
+}
+
+static void pack_tokens(const task *of, const bf16 *rows, i64 row, uint32_t *panels)
+{
+    for (i64 d = 0; d < of->D; d += WIDTH)
+        pack_rows((source){rows + d, row, 0}, panels + d * ((of->T + 1) / 2), WIDTH, of->T, least(WIDTH, of->D - d));
+}
+
+/* Queries [first, first + count), keys [from, until), and elements from one query's weights to the next's. */
+typedef struct {
+    i64 first, count, from, until, stride;
+} block;
+
+/* to [count, stride] = rows of the queries times the keys, where a query of a tile sees any of a panel. */
+static void multiply_keys(const task *of, block at, const bf16 *rows, const uint32_t *panels, float *to)
+{
+    i64 pairs = of->even / 2;
+    for (i64 k = at.from; k < at.until; k += WIDTH)
+        for (i64 r = 0; r < at.count; r += ROWS) {
+            i64 tall = least(ROWS, at.count - r);
+            if (k < at.first + r + tall)
+                tile(tall, (lefts){(const uint32_t *)(rows + (at.first + r) * of->even), pairs, 1}, panels + k * pairs,
+                     NULL, pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT},
+                     least(WIDTH, at.until - k));
+        }
+}
+
+/* to [count, D] = weights [count, stride] times tokens, none of which its tile does not see. */
+static void multiply_tokens(const task *of, block at, const bf16 *weights, const uint32_t *panels, target to)
+{
+    i64 size = to.how == NARROWED ? sizeof(bf16) : sizeof(float);
+    for (i64 d = 0; d < of->D; d += WIDTH)
+        for (i64 r = 0; r < at.count; r += ROWS) {
+            i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall);
+            target here = {(char *)to.at + (r * to.row + d) * size, to.row, to.how};
+            if (seen > at.from)
+                tile(tall, (lefts){(const uint32_t *)(weights + r * at.stride), at.stride / 2, 1},
+                     panels + d * ((of->T + 1) / 2) + at.from / 2 * WIDTH, NULL, (seen - at.from + 1) / 2, here,
+                     least(WIDTH, of->D - d));
+        }
+}
+
+/* to [T, D] at the keys += the transpose of weights [count, stride] times tokens of the queries that see them. */
+static void add_transposed(const task *of, block at, const bf16 *weights, uint32_t *room, const uint32_t *panels,
+                           float *to)
+{
+    i64 pairs = (at.count + 1) / 2, all = at.until - at.from;
+    for (i64 k = 0; k < all; k += TALL)
+        pack_rows((source){weights + k, at.stride, 0}, room + k * pairs, TALL, at.count, least(TALL, all - k));
+    for (i64 d = 0; d < of->D; d += WIDTH)
+        for (i64 k = 0; k < all; k += ROWS) {
+            i64 begin = at.from + k > at.first ? (at.from + k - at.first) / 2 : 0;
+            lefts left = {room + k / TALL * TALL * pairs + k % TALL + begin * TALL, 1, TALL};
+            tile(least(ROWS, all - k), left, panels + d * ((of->T + 1) / 2) + (at.first / 2 + begin) * WIDTH, NULL,
+                 pairs - begin, (target){to + (at.from + k) * of->D + d, of->D, ADDED}, least(WIDTH, of->D - d));
+        }
+}
+
+static inline float kept(const task *of, uint32_t place)
+{
+    return fate(place, of->seed) < of->dropped ? 0.0f : of->factor;
+}
+
+/* weights = softmax(scale * scores) of the first `seen` keys, 0 a little beyond, some dropped; `place` is that of
+ * the first for dropout. Returns the logarithm of the sum. */
+static inline float softmax(const task *of, float *scores, bf16 *weights, i64 seen, float scale, uint32_t place)
+{
+    i64 looked = looked_at(scores, seen);
+    float largest = -INFINITY, sum = 0.0f;
+#pragma omp simd reduction(max : largest)
+    for (i64 k = 0; k < looked; k++)
+        largest = scores[k] > largest ? scores[k] : largest;
+#pragma omp simd reduction(+ : sum)
+    for (i64 k = 0; k < looked; k++) {
+        scores[k] = exponential((scores[k] - largest) * scale);
+        sum += scores[k];
+    }
+    float share = 1.0f / sum;
+    if (of->dropped) {
+#pragma omp simd
+        for (i64 k = 0; k < looked; k++)
+            scores[k] *= kept(of, place + (uint32_t)k);
+    }
+#pragma omp simd
+    for (i64 k = 0; k < looked; k++)
+        weights[k] = narrow(scores[k] * share);
+    memset(weights + looked, 0, BEYOND * sizeof(bf16));
+    return largest * scale + logf(sum);
+}
+
+/* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of the
+ * weights; `along` is their product with the weights. Both are 0 a little beyond. */
+static inline void softmax_back(const task *of, float *scores, const float *g, bf16 *weights, bf16 *gradient,
+                                i64 seen, float scale, float logarithm, float along, uint32_t place)
+{
+    i64 looked = looked_at(scores, seen);
+    if (of->dropped) {
+#pragma omp simd
+        for (i64 k = 0; k < looked; k++) {
+            float p = exponential(scores[k] * scale - logarithm), stays = kept(of, place + (uint32_t)k);
+            weights[k] = narrow(p * stays);
+            gradient[k] = narrow(p * (g[k] * stays - along) * scale);
+        }
+    } else {
+#pragma omp simd
+        for (i64 k = 0; k < looked; k++) {
+            float p = exponential(scores[k] * scale - logarithm);
+            weights[k] = narrow(p);
+            gradient[k] = narrow(p * (g[k] - along) * scale);
+        }
+    }
+    memset(weights + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
+    memset(gradient + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
+}
+
+/* `count` elements off a room that begins at null when it is only counted. */
+static inline void *carved(char **room, i64 count, size_t size)
+{
+    char *at = *room;
+    *room = (char *)((uintptr_t)at + ((size_t)count * size + 63) / 64 * 64);
+    return at;
+}
+
+/* What a thread works with: rows and panels of a head, scores and weights of a block. */
+typedef struct {
+    bf16 *q, *k, *dy, *weights, *ds;
+    uint32_t *k_keys, *v_keys, *q_tokens, *k_tokens, *v_tokens, *dy_tokens, *left;
+    float *q_inverse, *k_inverse, *scores, *dweights, *along, *dq, *dk, *dv;
+} room;
+
+/* The end of a room that begins at `begin`, for forward passes or for the way back too. */
+static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int back)
+{
+    char *at = begin;
+    i64 T = of->T, rows = T * of->even, by_keys = multiple(T, WIDTH) * of->even / 2;
+    i64 by_tokens = multiple(of->D, WIDTH) * ((T + 1) / 2), scores = QUERIES * stride;
+    to->q = carved(&at, rows, sizeof(bf16));
+    to->k = carved(&at, rows, sizeof(bf16));
+    to->q_inverse = carved(&at, T, sizeof(float));
+    to->k_inverse = carved(&at, T, sizeof(float));
+    to->k_keys = carved(&at, by_keys, sizeof(uint32_t));
+    to->scores = carved(&at, scores, sizeof(float));
+    to->weights = carved(&at, scores, sizeof(bf16));
+    if (!back) {
+        to->v_tokens = carved(&at, by_tokens, sizeof(uint32_t));
+        return (uintptr_t)at;
+    }
+    to->dy = carved(&at, rows, sizeof(bf16));
+    to->v_keys = carved(&at, by_keys, sizeof(uint32_t));
+    to->q_tokens = carved(&at, by_tokens, sizeof(uint32_t));
+    to->k_tokens = carved(&at, by_tokens, sizeof(uint32_t));
+    to->dy_tokens = carved(&at, by_tokens, sizeof(uint32_t));
+    to->left = carved(&at, QUERIES / 2 * multiple(KEYS, TALL), sizeof(uint32_t));
+    to->dweights = carved(&at, scores, sizeof(float));
+    to->ds = carved(&at, scores, sizeof(bf16));
+    to->along = carved(&at, T, sizeof(float));
+    to->dq = carved(&at, QUERIES * of->D, sizeof(float));
+    to->dk = carved(&at, T * of->D, sizeof(float));
+    to->dv = carved(&at, T * of->D, sizeof(float));
+    return (uintptr_t)at;
+}
+
+static room room_for(const task *of, i64 stride, int back)
+{
+    room has;
+    carve(of, &has, own_room(carve(of, &has, NULL, stride, back)), stride, back);
+    return has;
+}
+
+/* Queries and keys of a head, whose rows begin at `head`. */
+static void take_queries_and_keys(const task *of, const bf16 *head, room *in)
+{
+    i64 C = of->H * of->D;
+    if (of->own || of->scaled) {
+        take_turned(of, head, 3 * C, in->q, in->q_inverse);
+        take_turned(of, head + C, 3 * C, in->k, in->k_inverse);
+    } else {
+        take_rows(of, head, 3 * C, in->q);
+        take_rows(of, head + C, 3 * C, in->k);
+    }
+    pack_keys(of, in->k, of->even, in->k_keys);
+}
+
+/* A block's elements from one query's weights to the next's, of at most so many keys. */
+static inline i64 stride_of(i64 keys) { return multiple(keys, LANES) + multiple(BEYOND, LANES); }
+
+/* Head n: its columns of y [T, H * D] and logarithms [T] of its rows of qkv [T, 3 * H * D]. */
+static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarithms)
+{
+    i64 T = of->T, C = of->H * of->D, stride = stride_of(T);
+    float scale = 1.0f / sqrtf((float)of->D);
+    room in = room_for(of, stride, 0);
+    take_queries_and_keys(of, qkv, &in);
+    pack_tokens(of, qkv + 2 * C, 3 * C, in.v_tokens);
+    for (i64 first = 0; first < T; first += QUERIES) {
+        i64 count = least(QUERIES, T - first);
+        block at = {first, count, 0, first + count, stride};
+        multiply_keys(of, at, in.q, in.k_keys, in.scores);
+        for (i64 r = 0; r < count; r++)
+            logarithms[first + r] = softmax(of, in.scores + r * stride, in.weights + r * stride, first + r + 1, scale,
+                                            (uint32_t)((n * T + first + r) * T));
+        multiply_tokens(of, at, in.weights, in.v_tokens, (target){y + first * C, C, NARROWED});
+    }
+}
+
+/* dqkv of head n. */
+static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, const bf16 *dy, const float *logarithms,
+                      bf16 *dqkv)
+{
+    i64 T = of->T, D = of->D, C = of->H * D, stride = stride_of(KEYS);
+    int turned = of->own || of->scaled;
+    float scale = 1.0f / sqrtf((float)D);
+    room in = room_for(of, stride, 1);
+    take_queries_and_keys(of, qkv, &in);
+    take_rows(of, dy, C, in.dy);
+    pack_keys(of, qkv + 2 * C, 3 * C, in.v_keys);
+    pack_tokens(of, in.q, of->even, in.q_tokens);
+    pack_tokens(of, in.k, of->even, in.k_tokens);
+    pack_tokens(of, in.dy, of->even, in.dy_tokens);
+    memset(in.dk, 0, (size_t)(T * D) * sizeof(float));
+    memset(in.dv, 0, (size_t)(T * D) * sizeof(float));
+    for (i64 t = 0; t < T; t++) {
+        float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (i64 d = 0; d < D; d++)
+            sum += wide(y[t * C + d]) * wide(dy[t * C + d]);
+        in.along[t] = sum;
+    }
+    for (i64 first = 0; first < T; first += QUERIES) {
+        i64 count = least(QUERIES, T - first);
+        for (i64 from = 0; from < first + count; from += KEYS) {
+            block at = {first, count, from, least(from + KEYS, first + count), stride};
+            multiply_keys(of, at, in.q, in.k_keys, in.scores);
+            multiply_keys(of, at, in.dy, in.v_keys, in.dweights);
+            for (i64 r = 0; r < count; r++) {
+                i64 seen = least(at.until, first + r + 1) - from;
+                softmax_back(of, in.scores + r * stride, in.dweights + r * stride, in.weights + r * stride,
+                             in.ds + r * stride, seen < 0 ? 0 : seen, scale, logarithms[first + r],
+                             in.along[first + r], (uint32_t)((n * T + first + r) * T + from));
+            }
+            multiply_tokens(of, at, in.ds, in.k_tokens, (target){in.dq, D, from ? ADDED : PUT});
+            add_transposed(of, at, in.ds, in.left, in.q_tokens, in.dk);
+            add_transposed(of, at, in.weights, in.left, in.dy_tokens, in.dv);
+        }
+        if (turned)
+            give_turned(of, in.dq, dqkv, 3 * C, first, count, in.q, in.q_inverse);
+        else
+            give_rows(of, in.dq, dqkv + first * 3 * C, 3 * C, count);
+    }
+    if (turned)
+        give_turned(of, in.dk, dqkv + C, 3 * C, 0, T, in.k, in.k_inverse);
+    else
+        give_rows(of, in.dk, dqkv + C, 3 * C, T);
+    give_rows(of, in.dv, dqkv + 2 * C, 3 * C, T);
+}
+
+static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon, i64 seed,
+                    i64 dropped, float factor)
+{
+    return (task){T, H, D, multiple(D, 2), own, others, scaled, epsilon, keys_of(seed), (uint32_t)dropped, factor};
+}
+
+/* y [B * T, H * D] and logarithms [N, T] of qkv [B * T, 3 * H * D]: queries, keys, values. */
+void attention(const bf16 *qkv, bf16 *y, float *logarithms, const float *own, const float *others, int scaled,
+               float epsilon, i64 seed, i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D, int threads)
+{
+    task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
+    for (i64 n = 0; n < B * H; n++) {
+        i64 place = n / H * T * H * D, column = n % H * D;
+        head(&of, n, qkv + 3 * place + column, y + place + column, logarithms + n * T);
+    }
+}
+
+/* dqkv, from dy and what `attention` was given and made. */
+void attention_back(const bf16 *qkv, const bf16 *y, const bf16 *dy, const float *logarithms, bf16 *dqkv,
+                    const float *own, const float *others, int scaled, float epsilon, i64 seed, i64 dropped,
+                    float factor, i64 B, i64 T, i64 H, i64 D, int threads)
+{
+    task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
+    for (i64 n = 0; n < B * H; n++) {
+        i64 place = n / H * T * H * D, column = n % H * D;
+        head_back(&of, n, qkv + 3 * place + column, y + place + column, dy + place + column, logarithms + n * T,
+                  dqkv + 3 * place + column);
+    }
+}

@@ -1,0 +1,47 @@
+/* Numbers of 16 and 32 bits, and functions of them that a compiler can make vectors of. */
+#pragma once
+
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint16_t bf16;
+typedef int64_t i64;
+
+/* Fewer elements are done before a second thread has begun; torch's own operations draw the same line. */
+#define SHARED(elements) ((elements) >= 32768)
+
+static inline float wide(bf16 narrow)
+{
+    union { uint32_t bits; float value; } both = {(uint32_t)narrow << 16};
+    return both.value;
+}
+
+/* To the nearest, ties to even; NaN stays NaN. */
+static inline bf16 narrow(float value)
+{
+    union { float value; uint32_t bits; } both = {value};
+    uint32_t rounded = (both.bits + 0x7fff + ((both.bits >> 16) & 1)) >> 16;
+    return (both.bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (bf16)rounded;
+}
+
+/* exp(x) for x up to 88, within two units in the last place; 2^n times Cephes' polynomial (Moshier 1992) of
+ * what is left. Below -87 it is 0. */
+static inline float exponential(float x)
+{
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    union { float value; int32_t bits; } sum, power;
+    float bounded = x < -87.0f ? -87.0f : x;
+    sum.value = bounded * 1.44269504f + shift;
+    float n = sum.value - shift;
+    float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    power.bits = (sum.bits - 0x4b400000 + 127) << 23;
+    return x < -87.0f ? 0.0f : (p * r * r + r + 1.0f) * power.value;
+}
