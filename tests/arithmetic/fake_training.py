@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.model import attention, dropout, gpt
+from gptwright.model.fused import loss as fused_loss
 from gptwright.model.gpt import GPT
 
 IN_FLOAT32 = (F.layer_norm, F.cross_entropy)
@@ -48,6 +49,15 @@ class LikeAGpu(TorchFunctionMode):
             # A GPU's kernel draws its mask again from a seed, so to memory it is as if there were none.
             kwargs = kwargs | {"dropout_p": 0.0}
         return func(*args, **kwargs)
+
+
+class NoKernels:
+    """Leaves tensors as they are."""
+
+    multiplies = True
+
+    def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
+        """Nothing is done."""
 
 
 class PeakTracker(MemTracker):  # type: ignore[no-untyped-call]
@@ -79,7 +89,9 @@ def tracked_peak(
     with FakeTensorMode(), written_out, contextlib.ExitStack() as patches:
         for module in (attention, dropout) if gpu else ():
             patches.enter_context(patch.object(module, "draws_here", lambda _: False))
-        patches.enter_context(patch.object(gpt, "require_kernels", lambda: lambda *_: None))
+        patches.enter_context(patch.object(gpt, "require_kernels", NoKernels))
+        # A fake loss has no value.
+        patches.enter_context(patch.object(fused_loss, "_is_one", lambda _: False))
         model = GPT(shape)
         optimizer = torch.optim.AdamW(
             model.parameters(), fused=fused_optimizer, foreach=None if fused_optimizer else gpu

@@ -30,7 +30,6 @@ SMALL = ModelShape(
     dropout=0.0,
     kernels=True,
 )
-# A short context makes one block of queries; what two or three of them add, torch adds in two dtypes.
 SHORT = replace(SMALL, block_size=64)
 WORDS = replace(SHORT, vocab_size=8000)
 CHUNKS = replace(WORDS, block_size=128, loss_chunk=64)

@@ -33,9 +33,11 @@ def block_bytes(step: Step) -> int:
     a mean and a reciprocal deviation a token. Our RMS norm keeps its output, which in float32 is what the
     next product keeps anyway, and not the stream that it was given.
 
-    With our own kernels they are the same copies: of GELU its slope is kept instead of what went in.
+    With our own kernels what norms and GELU hand on is made again and not kept.
     """
     low = step.matmul_bytes
+    if step.own_kernels:
+        return (2 * FLOAT + (3 + 1 + 4) * low) * step.channels + _attention_bytes(step)
     streams = 0 if step.shape.ingredients.rms_norm and not step.autocast else 2 * FLOAT
     copies = streams + (2 + 3 + 1 + 8) * low + 2 * step.mask_bytes(low) + _turned_bytes(step)
     if step.float32_attention:
@@ -49,12 +51,9 @@ def _turned_bytes(step: Step) -> int:
 
     Under autocast a norm's result is float32, and a fused kernel takes a 16-bit copy of what it is given; in
     float32 it takes the result itself, which is counted with it. Attention with our own dropout keeps copies
-    of what it is given, so that only a norm's result is left beside them. Our own kernels turn what they copy
-    out of the product, which is not kept.
+    of what it is given, so that only a norm's result is left beside them.
     """
     made_of = step.shape.ingredients
-    if step.own_kernels:
-        return 0
     if step.drops_by_own_functions:
         return 2 * FLOAT * made_of.qk_norm
     if step.float32_attention:
@@ -79,12 +78,8 @@ def _attention_bytes(step: Step) -> int:
     A fused kernel keeps the log-sum-exp of each row. Written out (torch's math path), it keeps the
     probabilities in float32, with dropout also their mask and the product, and query, key and value in
     float32 instead of 16 bits. Our own, with dropout on a CPU, keeps the probabilities of the scores that it
-    made, and a byte of each. With our own kernels it keeps those in 16 bits, and by what each query and key
-    was scaled if they are normalized.
+    made, and a byte of each.
     """
-    if step.own_kernels:
-        scales = 2 * FLOAT * step.tokens * step.shape.n_head if step.shape.ingredients.qk_norm else 0
-        return step.matmul_bytes * step.seen_scores + scales
     if step.fused_attention:
         return FLOAT * step.tokens * step.shape.n_head
     if step.drops_by_own_functions:
@@ -97,11 +92,10 @@ def head_input_bytes(step: Step) -> int:
     """The final norm's output and statistics, which the output head keeps.
 
     In chunks the head keeps nothing, but while it works there are its input as it came and as it is
-    multiplied, which with our own kernels is how it came, and the gradient of that.
+    multiplied, and the gradient of that.
     """
-    if step.chunked:
-        as_it_came = 0 if step.own_kernels else FLOAT
-        copies = as_it_came + (2 if step.autocast else 1) * step.matmul_bytes
+    if step.chunked and not step.own_kernels:
+        copies = FLOAT + (2 if step.autocast else 1) * step.matmul_bytes
         return copies * step.channels + 2 * FLOAT * step.tokens
     return step.matmul_bytes * step.channels + 2 * FLOAT * step.tokens
 
@@ -150,40 +144,27 @@ def attention_backward_bytes(step: Step) -> int:
     return 2 * FLOAT * step.scores - (FLOAT + 10 * low) * step.channels
 
 
+def own_mlp_backward_bytes(step: Step) -> int:
+    """What a block with our own kernels has made when its MLP's backward pass is largest.
+
+    The gradient that came, in 16 bits, and that of the activation beside the activation made again.
+    """
+    return (1 + 4 + 4) * step.matmul_bytes * step.channels
+
+
 def own_attention_backward_bytes(step: Step) -> int:
-    """What a block with our own kernels has made when its attention's backward pass is largest.
+    """The same at its last product, when it has made every gradient of its matrices.
 
-    What the block has made stays until it ends: d_MF, dh, dbranch and d in 16 bits, dmiddle in float32.
-    Attention has the gradient that it is given by heads, and makes those of queries, keys and values; of
-    several blocks of queries the last two are summed in float32. A block's scores have a gradient, beside
-    which there is the one of the block before, or the keys' part of a sum in 16 bits and a float32 copy of
-    it, which torch makes on a CPU to add it. With dropout what was dropped from is made again beside the
-    scores' gradient. At the end the three gradients are merged. That of a bias comes
-    right after, for which torch makes a float32 copy of all three.
+    Gradients of the stream in float32 and of the branch in 16 bits, of queries, keys and values, and of what
+    they were made of, beside that itself and its norm's statistics.
     """
-    low, several = step.matmul_bytes, len(step.query_blocks) > 1
-    made = (4 + 1 + 1 + 1) * low + FLOAT
-    by_heads = (1 + 3) * low + (2 * FLOAT if several else 0)
-    largest = before = 0
-    of_scores = 2 * low if step.shape.dropout else low
-    for begin, end in step.query_blocks:
-        scores = step.micro_batch * step.shape.n_head * (end - begin) * end
-        summed = (low + FLOAT) * step.micro_batch * end * step.shape.n_embd if several else 0
-        largest = max(largest, low * before + of_scores * scores, of_scores * scores + summed)
-        before = scores
-    merged = of_scores * before + 3 * low * step.channels
-    attention = by_heads * step.channels + max(largest, merged)
-    if step.shape.bias:
-        attention = max(attention, 3 * (low + FLOAT) * step.channels)
-    return made * step.channels + attention
+    return (FLOAT + (1 + 3 + 1 + 1) * step.matmul_bytes) * step.channels + 2 * FLOAT * step.tokens
 
 
-def own_products_backward_bytes(step: Step) -> int:
-    """The same when the last gradient of the block's matrices is made, that of queries, keys and values.
-
-    The merged gradient and another dh are there too, and attention's are gone.
-    """
-    return ((4 + 1 + 1 + 1 + 3 + 1) * step.matmul_bytes + FLOAT) * step.channels
+def own_loss_bytes(step: Step) -> int:
+    """The logits that our own kernels make at a time, overwritten by their gradient; rows are made even."""
+    vocabulary = step.shape.vocab_size + step.shape.vocab_size % 2
+    return step.matmul_bytes * step.chunk_tokens * vocabulary
 
 
 def loss_bytes(step: Step) -> int:
@@ -193,19 +174,16 @@ def loss_bytes(step: Step) -> int:
     themselves if the loop still holds them. Compiled: the logits and their gradient in the matmul dtype;
     the softmax is computed again inside the kernel that makes the gradient. On a CPU that kernel was seen
     to write the gradient over logits that nobody holds; a GPU's may too, which was not measured.
-    With our own kernels: the logits in 16 bits, overwritten by their gradient.
     In chunks: those of one chunk, overwritten by their gradient; under autocast also in 16 bits, with which
     a gradient of the head is made in 16 bits; to add that to the sum, a CPU makes a float32 copy of it.
     """
     low = step.matmul_bytes
     if step.chunked:
-        of_chunk = min(step.shape.loss_chunk, step.tokens) * step.shape.vocab_size
+        of_chunk = step.chunk_tokens * step.shape.vocab_size
         if not step.autocast:
             return FLOAT * of_chunk
         made = (low + (FLOAT if step.device_kind == "cpu" else 0)) * step.shape.vocab_size * step.shape.n_embd
         return max((FLOAT + low) * of_chunk, low * of_chunk + made)
-    if step.own_kernels:
-        return low * step.logits
     if step.compiled:
         overwritten = step.device_kind == "cpu" and not step.keeps_logits
         return (1 if overwritten else 2) * low * step.logits

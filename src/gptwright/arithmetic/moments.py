@@ -17,7 +17,8 @@ from gptwright.arithmetic.activations import (
     loss_forward_bytes,
     mlp_backward_bytes,
     own_attention_backward_bytes,
-    own_products_backward_bytes,
+    own_loss_bytes,
+    own_mlp_backward_bytes,
     recomputed_bytes,
 )
 from gptwright.arithmetic.step import FLOAT, Step
@@ -55,7 +56,7 @@ class Moment:
 def moments(step: Step) -> Iterator[Moment]:
     """Every moment that can be the largest."""
     if step.own_kernels:
-        yield _loss(step) if step.chunked else _own_loss(step)
+        yield _own_loss(step)
         yield from _own_block_backward(step)
         yield _end_of_backward(step)
         yield _update(step)
@@ -164,42 +165,36 @@ def _first_block_backward(step: Step) -> Moment:
 
 
 def _own_loss(step: Step) -> Moment:
-    """The output head's gradient with our own kernels, in 16 bits and float32; its input has one already."""
+    """The loss with our own kernels, which makes the gradients of the head and of its input on the way."""
     shape = step.shape
-    made = (step.matmul_bytes + FLOAT) * shape.vocab_size * shape.n_embd
-    blocks = _kept_blocks(step) * _block_matrices(step) if not step.checkpointing else 0
+    made = step.matmul_bytes * (step.channels + step.chunk_tokens * shape.n_embd)
     return Moment(
         phase="loss",
-        gradients=standing_gradients(step) + made,
-        weight_copies=_copies(step, blocks + shape.vocab_size * shape.n_embd),
-        activations=kept_bytes(step, shape.n_layer)
-        + head_input_bytes(step)
-        + step.matmul_bytes * step.channels,
-        logits=loss_bytes(step),
+        gradients=standing_gradients(step) + FLOAT * shape.vocab_size * shape.n_embd,
+        activations=kept_bytes(step, shape.n_layer) + head_input_bytes(step) + made,
+        logits=own_loss_bytes(step),
     )
 
 
 def _own_block_backward(step: Step) -> Iterator[Moment]:
-    """Attention and the first product of the last block, and of the first one where gradients wait.
+    """MLP and attention of the last block, and of the first one where gradients wait.
 
-    A block is one operation, so its matrices' gradients stay until it ends. Those of the product that comes
-    last, by a quarter of the matrices, are there in 16 bits and in float32.
+    A block is one operation, so its matrices' gradients stay until it ends: that of the MLP's second product
+    is the first, a third of them.
     """
     shape, matrices = step.shape, _block_matrices(step)
-    last = (shape.n_layer, _kept_blocks(step), _head_gradient(step), "backward")
+    last = (shape.n_layer, _head_gradient(step), "backward")
     counted = step.counted
     to_come = counted.position_embedding + matrices + (0 if shape.tie_weights else counted.token_embedding)
-    first = (1, 1, FLOAT * (counted.total - to_come), "end of backward")
-    three_products, first_product = 9 * shape.n_embd**2, 3 * shape.n_embd**2
-    for blocks, copied, waiting, phase in (last,) if step.adds_gradients_at_once else (last, first):
+    first = (1, FLOAT * (counted.total - to_come), "end of backward")
+    for blocks, waiting, phase in (last,) if step.adds_gradients_at_once else (last, first):
         for made, activations in (
-            (FLOAT * three_products, own_attention_backward_bytes(step)),
-            (FLOAT * matrices + step.matmul_bytes * first_product, own_products_backward_bytes(step)),
+            (FLOAT * matrices // 3, own_mlp_backward_bytes(step)),
+            (FLOAT * matrices, own_attention_backward_bytes(step)),
         ):
             yield Moment(
                 phase=phase,
                 gradients=standing_gradients(step) + waiting + made,
-                weight_copies=_copies(step, copied * matrices),
                 activations=kept_bytes(step, blocks) + recomputed_bytes(step) + activations,
             )
 

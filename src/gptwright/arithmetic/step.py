@@ -9,9 +9,8 @@ from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 
 FLOAT = 4  # bytes of a float32
-# Queries whose attention a CPU computes at a time where it drops (`gptwright.model.dropout`), and where our
-# own kernels work between the products (`gptwright.model.fused`).
-DROPPED_ROWS, QUERIES = 128, 128
+# Queries whose attention a CPU computes at a time where it drops (`gptwright.model.dropout`).
+DROPPED_ROWS = 128
 
 
 def query_blocks(tokens: int, queries: int) -> list[tuple[int, int]]:
@@ -81,8 +80,8 @@ class Step:
 
     @property
     def seen_scores(self) -> int:
-        """Of the scores those that a CPU makes where it drops by our own functions, or works with our own
-        kernels: block by block, without the keys that come after a block's last query.
+        """Of the scores those that a CPU makes where it drops by our own functions: block by block, without
+        the keys that come after a block's last query.
         """
         seen = sum((end - begin) * end for begin, end in self.query_blocks)
         return self.micro_batch * self.shape.n_head * seen
@@ -96,7 +95,7 @@ class Step:
     @property
     def query_blocks(self) -> list[tuple[int, int]]:
         """Blocks of queries whose attention is computed at a time."""
-        return query_blocks(self.shape.block_size, QUERIES if self.own_kernels else DROPPED_ROWS)
+        return query_blocks(self.shape.block_size, DROPPED_ROWS)
 
     @property
     def logits(self) -> int:
@@ -107,6 +106,11 @@ class Step:
     def chunked(self) -> bool:
         """Whether the loss is made of some tokens at a time (`gptwright.model.loss`)."""
         return self.shape.loss_chunk > 0
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens whose logits are there at a time."""
+        return min(self.shape.loss_chunk, self.tokens) if self.chunked else self.tokens
 
     @property
     def checkpointing(self) -> bool:
@@ -150,10 +154,10 @@ class Step:
     def fused_attention(self) -> bool:
         """Whether attention runs in a kernel that does not store the scores.
 
-        A CPU has none with dropout, our own keep them, and none trains on Apple's GPUs.
+        torch has none for a CPU with dropout, and none trains on Apple's GPUs.
         """
         if self.own_kernels:
-            return False
+            return True
         if self.device_kind == "cpu":
             return self.flash and not self.shape.dropout
         return self.flash and self.device_kind == "cuda"

@@ -83,10 +83,15 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dhidden_MC, dhead_VC = ctx.saved_tensors
-        if float(gradients[0]) != 1.0:
+        if not _is_one(gradients[0]):
             dhidden_MC.mul_(gradients[0])
             dhead_VC.mul_(gradients[0])
         if ctx.table is None:
             return dhidden_MC, dhead_VC, None, None, None, None
         ctx.table.leave(dhead_VC)
         return dhidden_MC, None, None, None, None, None
+
+
+def _is_one(gradient: Tensor) -> bool:
+    """Whether a loss was not divided: a pass over a large head's gradient is saved then."""
+    return float(gradient) == 1.0
