@@ -40,6 +40,12 @@ typedef struct {
     float factor;
 } task;
 
+/* Rows [T, even] of a head's queries, keys, values or gradients, `row` elements apart. */
+typedef struct {
+    const bf16 *at;
+    i64 row;
+} rows;
+
 /* Each of D channels times a factor of its own, plus its partner's, half of them away, times another's: that of
  * the channel, or on the way back that of the partner. */
 static inline void turn(const float *x, float *to, const float *own, const float *others, int back, i64 D)
@@ -53,16 +59,7 @@ static inline void turn(const float *x, float *to, const float *own, const float
     }
 }
 
-/* Rows [T, even] of a head as they are; they lie `row` elements apart. */
-static void take_rows(const task *of, const bf16 *from, i64 row, bf16 *to)
-{
-    for (i64 t = 0; t < of->T; t++, from += row, to += of->even) {
-        to[of->even - 1] = 0;
-        memcpy(to, from, (size_t)of->D * sizeof(bf16));
-    }
-}
-
-/* The same, scaled and turned as queries and keys are; inverse [T] is by what they were scaled. */
+/* Rows [T, even] of queries or keys, scaled and turned; inverse [T] is by what they were scaled. */
 static void take_turned(const task *of, const bf16 *from, i64 row, bf16 *to, float *inverse)
 {
     i64 D = of->D;
@@ -119,17 +116,31 @@ static void give_turned(const task *of, const float *gradient, bf16 *to, i64 row
     }
 }
 
-/* Panels of T columns in which a row's channels are the terms, and of D columns whose terms are the rows. */
-static void pack_keys(const task *of, const bf16 *rows, i64 row, uint32_t *panels)
+/* The rows as they lie, or if their channels are odd copies that end with a 0. */
+static rows even_rows(const task *of, const bf16 *from, i64 row, bf16 *room)
 {
-    for (i64 t = 0; t < of->T; t += WIDTH)
-        pack_columns((source){rows + t * row, row, 0}, panels + t * (of->even / 2), of->D, least(WIDTH, of->T - t));
+    if (of->even == of->D)
+        return (rows){from, row};
+    for (i64 t = 0; t < of->T; t++) {
+        memcpy(room + t * of->even, from + t * row, (size_t)of->D * sizeof(bf16));
+        room[t * of->even + of->D] = 0;
+    }
+    return (rows){room, of->even};
 }
 
-static void pack_tokens(const task *of, const bf16 *rows, i64 row, uint32_t *panels)
+/* Panels of T columns in which a row's channels are the terms, and of D columns whose terms are the rows. */
+static void pack_keys(const task *of, rows from, uint32_t *panels)
+{
+    for (i64 t = 0; t < of->T; t += WIDTH)
+        pack_columns((source){from.at + t * from.row, from.row, 0}, panels + t * (of->even / 2), of->D,
+                     least(WIDTH, of->T - t));
+}
+
+static void pack_tokens(const task *of, rows from, uint32_t *panels)
 {
     for (i64 d = 0; d < of->D; d += WIDTH)
-        pack_rows((source){rows + d, row, 0}, panels + d * ((of->T + 1) / 2), WIDTH, of->T, least(WIDTH, of->D - d));
+        pack_rows((source){from.at + d, from.row, 0}, panels + d * ((of->T + 1) / 2), WIDTH, of->T,
+                  least(WIDTH, of->D - d));
 }
 
 /* Queries [first, first + count), keys [from, until), and elements from one query's weights to the next's. */
@@ -137,17 +148,17 @@ typedef struct {
     i64 first, count, from, until, stride;
 } block;
 
-/* to [count, stride] = rows of the queries times the keys, where a query of a tile sees any of a panel. */
-static void multiply_keys(const task *of, block at, const bf16 *rows, const uint32_t *panels, float *to)
+/* to [count, stride] = rows of the queries times the keys that a query of a tile sees. */
+static void multiply_keys(const task *of, block at, rows queries, const uint32_t *panels, float *to)
 {
     i64 pairs = of->even / 2;
     for (i64 k = at.from; k < at.until; k += WIDTH)
         for (i64 r = 0; r < at.count; r += ROWS) {
-            i64 tall = least(ROWS, at.count - r);
-            if (k < at.first + r + tall)
-                tile(tall, (lefts){(const uint32_t *)(rows + (at.first + r) * of->even), pairs, 1}, panels + k * pairs,
-                     NULL, pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT},
-                     least(WIDTH, at.until - k));
+            i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall) - k;
+            const bf16 *row = queries.at + (at.first + r) * queries.row;
+            if (seen > 0)
+                tile(tall, (lefts){(const uint32_t *)row, queries.row / 2, 1}, panels + k * pairs, NULL, pairs,
+                     (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
         }
 }
 
@@ -187,31 +198,45 @@ static inline float kept(const task *of, uint32_t place)
     return fate(place, of->seed) < of->dropped ? 0.0f : of->factor;
 }
 
-/* weights = softmax(scale * scores) of the first `seen` keys, 0 a little beyond, some dropped; `place` is that of
- * the first for dropout. Returns the logarithm of the sum. */
-static inline float softmax(const task *of, float *scores, bf16 *weights, i64 seen, float scale, uint32_t place)
+/* weights = softmax(scale * scores) of the keys that each query of a block sees, 0 a little beyond, some dropped, and
+ * logarithms of the sums. `place` is that of the first score for dropout. In passes over all queries, because one
+ * alone would have the CPU wait for its largest score and its sum. */
+static void softmax(const task *of, block at, float *scores, bf16 *weights, float *logarithms, uint32_t place)
 {
-    i64 looked = looked_at(scores, seen);
-    float largest = -INFINITY, sum = 0.0f;
-#pragma omp simd reduction(max : largest)
-    for (i64 k = 0; k < looked; k++)
-        largest = scores[k] > largest ? scores[k] : largest;
-#pragma omp simd reduction(+ : sum)
-    for (i64 k = 0; k < looked; k++) {
-        scores[k] = exponential((scores[k] - largest) * scale);
-        sum += scores[k];
+    float scale = 1.0f / sqrtf((float)of->D), largest[QUERIES], sums[QUERIES];
+    for (i64 r = 0; r < at.count; r++) {
+        float *row = scores + r * at.stride, most = -INFINITY;
+        i64 looked = looked_at(row, at.first + r + 1);
+#pragma omp simd reduction(max : most)
+        for (i64 k = 0; k < looked; k++)
+            most = row[k] > most ? row[k] : most;
+        largest[r] = most;
     }
-    float share = 1.0f / sum;
-    if (of->dropped) {
+    for (i64 r = 0; r < at.count; r++) {
+        float *row = scores + r * at.stride, sum = 0.0f;
+        i64 looked = multiple(at.first + r + 1, LANES);
+#pragma omp simd reduction(+ : sum)
+        for (i64 k = 0; k < looked; k++) {
+            row[k] = exponential((row[k] - largest[r]) * scale);
+            sum += row[k];
+        }
+        sums[r] = sum;
+    }
+    for (i64 r = 0; r < at.count; r++) {
+        float *row = scores + r * at.stride, share = 1.0f / sums[r];
+        bf16 *to = weights + r * at.stride;
+        i64 looked = multiple(at.first + r + 1, LANES);
+        if (of->dropped) {
+#pragma omp simd
+            for (i64 k = 0; k < looked; k++)
+                row[k] *= kept(of, place + (uint32_t)(r * of->T + k));
+        }
 #pragma omp simd
         for (i64 k = 0; k < looked; k++)
-            scores[k] *= kept(of, place + (uint32_t)k);
+            to[k] = narrow(row[k] * share);
+        memset(to + looked, 0, BEYOND * sizeof(bf16));
+        logarithms[r] = largest[r] * scale + logf(sums[r]);
     }
-#pragma omp simd
-    for (i64 k = 0; k < looked; k++)
-        weights[k] = narrow(scores[k] * share);
-    memset(weights + looked, 0, BEYOND * sizeof(bf16));
-    return largest * scale + logf(sum);
 }
 
 /* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of the
@@ -247,9 +272,11 @@ static inline void *carved(char **room, i64 count, size_t size)
     return at;
 }
 
-/* What a thread works with: rows and panels of a head, scores and weights of a block. */
+/* What a thread works with: rows and panels of a head, scores and weights of a block. Rows lie in the room only if
+ * something is done to them. */
 typedef struct {
-    bf16 *q, *k, *dy, *weights, *ds;
+    rows q, k, dy;
+    bf16 *q_room, *k_room, *dy_room, *weights, *ds;
     uint32_t *k_keys, *v_keys, *q_tokens, *k_tokens, *v_tokens, *dy_tokens, *left;
     float *q_inverse, *k_inverse, *scores, *dweights, *along, *dq, *dk, *dv;
 } room;
@@ -258,10 +285,10 @@ typedef struct {
 static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int back)
 {
     char *at = begin;
-    i64 T = of->T, rows = T * of->even, by_keys = multiple(T, WIDTH) * of->even / 2;
+    i64 T = of->T, elements = T * of->even, by_keys = multiple(T, WIDTH) * of->even / 2;
     i64 by_tokens = multiple(of->D, WIDTH) * ((T + 1) / 2), scores = QUERIES * stride;
-    to->q = carved(&at, rows, sizeof(bf16));
-    to->k = carved(&at, rows, sizeof(bf16));
+    to->q_room = carved(&at, elements, sizeof(bf16));
+    to->k_room = carved(&at, elements, sizeof(bf16));
     to->q_inverse = carved(&at, T, sizeof(float));
     to->k_inverse = carved(&at, T, sizeof(float));
     to->k_keys = carved(&at, by_keys, sizeof(uint32_t));
@@ -271,7 +298,7 @@ static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int ba
         to->v_tokens = carved(&at, by_tokens, sizeof(uint32_t));
         return (uintptr_t)at;
     }
-    to->dy = carved(&at, rows, sizeof(bf16));
+    to->dy_room = carved(&at, elements, sizeof(bf16));
     to->v_keys = carved(&at, by_keys, sizeof(uint32_t));
     to->q_tokens = carved(&at, by_tokens, sizeof(uint32_t));
     to->k_tokens = carved(&at, by_tokens, sizeof(uint32_t));
@@ -293,18 +320,20 @@ static room room_for(const task *of, i64 stride, int back)
     return has;
 }
 
-/* Queries and keys of a head, whose rows begin at `head`. */
+/* Queries and keys of a head, whose rows begin at `head`, and panels of the keys. */
 static void take_queries_and_keys(const task *of, const bf16 *head, room *in)
 {
     i64 C = of->H * of->D;
     if (of->own || of->scaled) {
-        take_turned(of, head, 3 * C, in->q, in->q_inverse);
-        take_turned(of, head + C, 3 * C, in->k, in->k_inverse);
+        take_turned(of, head, 3 * C, in->q_room, in->q_inverse);
+        take_turned(of, head + C, 3 * C, in->k_room, in->k_inverse);
+        in->q = (rows){in->q_room, of->even};
+        in->k = (rows){in->k_room, of->even};
     } else {
-        take_rows(of, head, 3 * C, in->q);
-        take_rows(of, head + C, 3 * C, in->k);
+        in->q = even_rows(of, head, 3 * C, in->q_room);
+        in->k = even_rows(of, head + C, 3 * C, in->k_room);
     }
-    pack_keys(of, in->k, of->even, in->k_keys);
+    pack_keys(of, in->k, in->k_keys);
 }
 
 /* A block's elements from one query's weights to the next's, of at most so many keys. */
@@ -314,17 +343,14 @@ static inline i64 stride_of(i64 keys) { return multiple(keys, LANES) + multiple(
 static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarithms)
 {
     i64 T = of->T, C = of->H * of->D, stride = stride_of(T);
-    float scale = 1.0f / sqrtf((float)of->D);
     room in = room_for(of, stride, 0);
     take_queries_and_keys(of, qkv, &in);
-    pack_tokens(of, qkv + 2 * C, 3 * C, in.v_tokens);
+    pack_tokens(of, (rows){qkv + 2 * C, 3 * C}, in.v_tokens);
     for (i64 first = 0; first < T; first += QUERIES) {
         i64 count = least(QUERIES, T - first);
         block at = {first, count, 0, first + count, stride};
         multiply_keys(of, at, in.q, in.k_keys, in.scores);
-        for (i64 r = 0; r < count; r++)
-            logarithms[first + r] = softmax(of, in.scores + r * stride, in.weights + r * stride, first + r + 1, scale,
-                                            (uint32_t)((n * T + first + r) * T));
+        softmax(of, at, in.scores, in.weights, logarithms + first, (uint32_t)((n * T + first) * T));
         multiply_tokens(of, at, in.weights, in.v_tokens, (target){y + first * C, C, NARROWED});
     }
 }
@@ -338,11 +364,11 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
     float scale = 1.0f / sqrtf((float)D);
     room in = room_for(of, stride, 1);
     take_queries_and_keys(of, qkv, &in);
-    take_rows(of, dy, C, in.dy);
-    pack_keys(of, qkv + 2 * C, 3 * C, in.v_keys);
-    pack_tokens(of, in.q, of->even, in.q_tokens);
-    pack_tokens(of, in.k, of->even, in.k_tokens);
-    pack_tokens(of, in.dy, of->even, in.dy_tokens);
+    in.dy = even_rows(of, dy, C, in.dy_room);
+    pack_keys(of, (rows){qkv + 2 * C, 3 * C}, in.v_keys);
+    pack_tokens(of, in.q, in.q_tokens);
+    pack_tokens(of, in.k, in.k_tokens);
+    pack_tokens(of, in.dy, in.dy_tokens);
     memset(in.dk, 0, (size_t)(T * D) * sizeof(float));
     memset(in.dv, 0, (size_t)(T * D) * sizeof(float));
     for (i64 t = 0; t < T; t++) {
@@ -369,12 +395,12 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
             add_transposed(of, at, in.weights, in.left, in.dy_tokens, in.dv);
         }
         if (turned)
-            give_turned(of, in.dq, dqkv, 3 * C, first, count, in.q, in.q_inverse);
+            give_turned(of, in.dq, dqkv, 3 * C, first, count, in.q_room, in.q_inverse);
         else
             give_rows(of, in.dq, dqkv + first * 3 * C, 3 * C, count);
     }
     if (turned)
-        give_turned(of, in.dk, dqkv + C, 3 * C, 0, T, in.k, in.k_inverse);
+        give_turned(of, in.dk, dqkv + C, 3 * C, 0, T, in.k_room, in.k_inverse);
     else
         give_rows(of, in.dk, dqkv + C, 3 * C, T);
     give_rows(of, in.dv, dqkv + 2 * C, 3 * C, T);

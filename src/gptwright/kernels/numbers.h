@@ -26,6 +26,13 @@ static inline bf16 narrow(float value)
     return (both.bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (bf16)rounded;
 }
 
+static inline void narrow_all(const float *x, bf16 *to, i64 count)
+{
+#pragma omp simd
+    for (i64 i = 0; i < count; i++)
+        to[i] = narrow(x[i]);
+}
+
 /* exp(x) for x up to 88, within two units in the last place; 2^n times Cephes' polynomial (Moshier 1992) of
  * what is left. Below -87 it is 0. */
 static inline float exponential(float x)

@@ -1,15 +1,18 @@
 /* The products of a linear layer and of its gradients, all threads at work on one.
  *
- * Threads share a product's tiles evenly and pack the panels that they need, so a weight is rounded to bfloat16
- * where it is read and no copy of it is kept. Every sum is taken in the same order whatever the number of
- * threads.
+ * A line that one core has written costs another as much as one from main memory, so threads share a product by
+ * rows, as they share all that lies between two products: tokens stay with their core. Only where a weight is
+ * more to read than the tokens they share columns. Each packs for itself what it needs, a weight rounded to
+ * bfloat16 on the way, and no copy of one is kept. Every sum is taken in the same order
+ * whatever the number of threads.
  *
  * Shapes: M rows (tokens), I inputs and O outputs of a layer.
  */
 #include "product.h"
 
-/* What is multiplied in one pass of `linear_weight`: so many terms, which are tokens, and rows. */
-enum { TERMS = 2048, OUTPUTS = 32 * TALL };
+/* What a core packs at a time, so that its second cache holds it: terms of a panel, and for `linear_weight` terms,
+ * which are tokens, and inputs. */
+enum { TERMS = 3072, TOKENS = 1024, INPUTS = 6 * WIDTH };
 
 /* Fewer multiplications are done before a second thread has begun. */
 #define SHARED_PRODUCT(M, I, O) SHARED((M) * (I) * (O) / 64)
@@ -103,32 +106,66 @@ void tile(i64 rows, lefts left, const uint32_t *panel, const float *bias, i64 pa
 #undef SIZED
 }
 
-/* This thread's share of a product of a left operand [M, K] and N columns, whose terms lie side by side in
- * `right` or are its rows. Panels of TALL rows lie packed at left.at, or nothing is packed. */
-static void share(lefts left, int packed, source right, int side_by_side, const float *bias, target to, i64 M,
-                  i64 N, i64 K)
+/* A product of a left operand [M, K] and N columns: rows of `right` if its terms lie side by side, else its
+ * columns. */
+typedef struct {
+    lefts left;
+    source right;
+    int side_by_side;
+    const float *bias;
+    bf16 *to;
+    i64 to_row, M, N, K;
+} task;
+
+/* Tiles [begin, end) of rows times the columns of the panel that begins at n, into bfloat16.
+ *
+ * A panel with too many terms is packed and multiplied in parts, whose sums meet in `sums` [rows, WIDTH]. */
+static void multiply_panel(const task *of, i64 n, i64 columns, i64 begin, i64 end, uint32_t *panel, float *sums)
 {
-    i64 me = omp_get_thread_num(), all = omp_get_num_threads(), pairs = (K + 1) / 2, width = panel_width(N);
-    i64 tiles = multiple(M, ROWS) / ROWS, total = multiple(N, width) / width * tiles;
-    i64 size_in = right.is_wide ? sizeof(float) : sizeof(bf16);
-    i64 size_out = to.how == NARROWED ? sizeof(bf16) : sizeof(float);
-    uint32_t *panel = own_room((size_t)(pairs * WIDTH) * sizeof(uint32_t));
-    for (i64 at = total * me / all, has = -1; at < total * (me + 1) / all; at++) {
-        i64 n = at / tiles * width, m = at % tiles * ROWS, columns = least(width, N - n);
-        if (has != n) {
-            source here = right;
-            here.at = (const char *)right.at + n * (side_by_side ? right.row : 1) * size_in;
-            if (side_by_side)
-                pack_columns(here, panel, K, columns);
-            else
-                pack_rows(here, panel, WIDTH, K, columns);
-            has = n;
+    i64 size = of->right.is_wide ? sizeof(float) : sizeof(bf16), last = least(end * ROWS, of->M);
+    for (i64 k = 0; k < of->K; k += TERMS) {
+        i64 terms = least(TERMS, of->K - k), ends = k + terms == of->K;
+        source right = of->right;
+        right.at = (const char *)right.at + (of->side_by_side ? n * right.row + k : k * right.row + n) * size;
+        if (of->side_by_side)
+            pack_columns(right, panel, terms, columns);
+        else
+            pack_rows(right, panel, WIDTH, terms, columns);
+        for (i64 m = begin * ROWS; m < last; m += ROWS) {
+            lefts left = of->left;
+            bf16 *out = of->to + m * of->to_row + n;
+            float *own = sums + (m - begin * ROWS) * WIDTH;
+            i64 rows = least(ROWS, of->M - m);
+            left.at += m * left.row + k / 2;
+            if (of->K <= TERMS) {
+                tile(rows, left, panel, of->bias ? of->bias + n : NULL, (terms + 1) / 2,
+                     (target){out, of->to_row, NARROWED}, columns);
+                continue;
+            }
+            tile(rows, left, panel, of->bias && !k ? of->bias + n : NULL, (terms + 1) / 2,
+                 (target){own, WIDTH, k ? ADDED : PUT}, columns);
+            for (i64 r = 0; ends && r < rows; r++)
+                narrow_all(own + r * WIDTH, out + r * of->to_row, columns);
         }
-        lefts rows = left;
-        rows.at += packed ? m / TALL * TALL * pairs + m % TALL : m * left.row;
-        target here = to;
-        here.at = (char *)to.at + (m * to.row + n) * size_out;
-        tile(least(ROWS, M - m), rows, panel, bias ? bias + n : NULL, pairs, here, columns);
+    }
+}
+
+/* This thread's share. */
+static void multiply(const task *of)
+{
+    i64 me = omp_get_thread_num(), all = omp_get_num_threads(), width = panel_width(of->N);
+    i64 tiles = multiple(of->M, ROWS) / ROWS, panels = multiple(of->N, width) / width;
+    i64 by_rows = 2 * of->N * of->K <= of->M * (of->N + of->K), summed = of->K > TERMS ? (by_rows ? tiles / all + 1 : tiles) * ROWS : 0;
+    i64 pairs = (least(of->K, TERMS) + 1) / 2;
+    uint32_t *panel = own_room((size_t)((pairs + summed) * WIDTH) * sizeof(uint32_t));
+    float *sums = (float *)(panel + pairs * WIDTH);
+    /* Of all tiles, those of a panel together; or of each panel those of some rows. */
+    i64 begin = tiles * panels * me / all, end = tiles * panels * (me + 1) / all;
+    for (i64 p = by_rows ? 0 : begin / tiles; p < panels && (by_rows || p * tiles < end); p++) {
+        i64 first = by_rows ? tiles * me / all : begin - p * tiles;
+        i64 last = by_rows ? tiles * (me + 1) / all : end - p * tiles;
+        multiply_panel(of, p * width, least(width, of->N - p * width), first < 0 ? 0 : first, least(last, tiles),
+                       panel, sums);
     }
 }
 
@@ -148,36 +185,45 @@ int multiplies(void)
 void linear(const bf16 *x, const float *w, const float *bias, bf16 *y, i64 M, i64 I, i64 O, i64 y_row,
             int threads)
 {
+    task of = {{(const uint32_t *)x, I / 2, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    share((lefts){(const uint32_t *)x, I / 2, 1}, 0, (source){w, I, 1}, 1, bias, (target){y, y_row, NARROWED}, M,
-          O, I);
+    multiply(&of);
 }
 
 /* dx [M, I] = dy [M, O] times w [O, I]; rows of dy begin dy_row elements apart, an even number. */
 void linear_input(const bf16 *dy, const float *w, bf16 *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
 {
+    task of = {{(const uint32_t *)dy, dy_row / 2, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    share((lefts){(const uint32_t *)dy, dy_row / 2, 1}, 0, (source){w, I, 1}, 0, NULL,
-          (target){dx, I, NARROWED}, M, I, O);
+    multiply(&of);
 }
 
 /* dw [O, I] = the transpose of dy [M, O] times x [M, I], or that added to it. */
 void linear_weight(const bf16 *dy, const bf16 *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
                    int threads)
 {
-    size_t room = (size_t)multiple(least(M, TERMS), 2) / 2 * (size_t)multiple(least(O, OUTPUTS), TALL);
-    uint32_t *left = aligned_alloc(64, room * sizeof(uint32_t));
+    i64 tiles = multiple(O, ROWS) / ROWS, pairs_at_most = (least(M, TOKENS) + 1) / 2;
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    for (i64 o = 0; o < O; o += OUTPUTS)
-        for (i64 m = 0; m < M; m += TERMS) {
-            i64 rows = least(OUTPUTS, O - o), terms = least(TERMS, M - m);
-#pragma omp for schedule(static)
-            for (i64 r = 0; r < rows; r += TALL)
-                pack_rows((source){dy + m * dy_row + o + r, dy_row, 0}, left + r * ((terms + 1) / 2), TALL, terms,
-                          least(TALL, rows - r));
-            share((lefts){left, 1, TALL}, 1, (source){x + m * I, I, 0}, 0, NULL,
-                  (target){dw + o * I, I, added || m ? ADDED : PUT}, rows, I, terms);
-#pragma omp barrier
-        }
-    free(left);
+    {
+        i64 me = omp_get_thread_num(), all = omp_get_num_threads();
+        i64 begin = tiles * me / all * ROWS, end = least(tiles * (me + 1) / all * ROWS, O);
+        uint32_t *left = own_room((size_t)(pairs_at_most * (TALL + INPUTS)) * sizeof(uint32_t));
+        uint32_t *right = left + pairs_at_most * TALL;
+        for (i64 m = 0; m < M; m += TOKENS)
+            for (i64 i = 0; i < I; i += INPUTS) {
+                i64 terms = least(TOKENS, M - m), pairs = (terms + 1) / 2, inputs = least(INPUTS, I - i);
+                for (i64 n = 0; n < inputs; n += WIDTH)
+                    pack_rows((source){x + m * I + i + n, I, 0}, right + n * pairs, WIDTH, terms,
+                              least(WIDTH, inputs - n));
+                for (i64 o = begin; o < end; o += TALL) {
+                    i64 tall = least(TALL, end - o);
+                    pack_rows((source){dy + m * dy_row + o, dy_row, 0}, left, TALL, terms, tall);
+                    for (i64 n = 0; n < inputs; n += WIDTH)
+                        for (i64 r = 0; r < tall; r += ROWS)
+                            tile(least(ROWS, tall - r), (lefts){left + r, 1, TALL}, right + n * pairs, NULL, pairs,
+                                 (target){dw + (o + r) * I + i + n, I, added || m ? ADDED : PUT},
+                                 least(WIDTH, inputs - n));
+                }
+            }
+    }
 }
