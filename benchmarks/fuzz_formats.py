@@ -7,8 +7,6 @@ once everything is loaded and 1 GiB, so that a header that is believed before it
 here. A warning counts as a crash. The exit status is 1 if anything was found.
 """
 
-import argparse
-import json
 import resource
 import sys
 import tempfile
@@ -16,6 +14,8 @@ import time
 import warnings
 from dataclasses import asdict
 from pathlib import Path
+
+from benchmarks.result import hand_over, parser
 
 import gptwright
 from tests.fuzz.fuzz import fuzz
@@ -25,13 +25,10 @@ HEADROOM = 2**30
 
 def main() -> int:
     """Fuzzes, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--files", type=int, default=500_000, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first")
-    parser.add_argument("--out", type=Path, help="file for the result; standard output if left out")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--files", type=int, default=500_000, help="how many")
+    arguments.add_argument("--first-seed", type=int, default=0, help="seed of the first")
+    options = arguments.parse_args()
     warnings.simplefilter("error")
     with tempfile.TemporaryDirectory() as folder:
         # Once unlimited, so that all libraries are loaded.
@@ -49,11 +46,7 @@ def main() -> int:
         "memory_grown_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024,
         "cpu_seconds": round(time.process_time() - begin, 1),
     }
-    text = json.dumps(report, indent=2) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    hand_over(report, options.out)
     return 1 if result.crashes or result.executed else 0
 
 

@@ -6,14 +6,14 @@ How logs are damaged is in tests/record/readers/mutate.py, and how each number i
 literal.py beside it. A warning counts as a crash. The exit status is 1 if anything was found.
 """
 
-import argparse
-import json
 import subprocess
 import sys
 import time
 import warnings
 from dataclasses import asdict
 from pathlib import Path
+
+from benchmarks.result import hand_over, parser
 
 import gptwright
 from tests.record.readers.fuzz import fuzz
@@ -22,13 +22,10 @@ from tests.record.readers.samples import SAMPLES
 
 def main() -> int:
     """Fuzzes, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--logs", type=int, default=200_000, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first")
-    parser.add_argument("--out", type=Path, help="file for the result; standard output if left out")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--logs", type=int, default=200_000, help="how many")
+    arguments.add_argument("--first-seed", type=int, default=0, help="seed of the first")
+    options = arguments.parse_args()
     warnings.simplefilter("error")
     begin = time.process_time()
     result = fuzz(range(options.first_seed, options.first_seed + options.logs))
@@ -41,11 +38,7 @@ def main() -> int:
         **asdict(result),
         "cpu_seconds": round(time.process_time() - begin, 1),
     }
-    text = json.dumps(report, indent=2) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    hand_over(report, options.out)
     return 1 if result.crashes or result.inventions or result.slowest_seconds >= 1 else 0
 
 

@@ -34,7 +34,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gptwright.data.bpe import _gpt2_encoding
+from gptwright.data.bpe import gpt2_encoding
 from gptwright.hardware.cpu import cpu_name, usable_cores
 
 # FineWeb-Edu's files are about 2 GB with a thousand records a row group.
@@ -175,7 +175,7 @@ def batch_encoder_speed(corpus: Path) -> dict[str, float]:
     path = sorted(corpus.iterdir())[0]
     rows = next(pq.ParquetFile(path).iter_batches(4 * _ROWS, columns=["text"])).column(0).to_pylist()
     size = sum(len(text.encode()) for text in rows)
-    encoding = _gpt2_encoding()
+    encoding = gpt2_encoding()
     wall, processor = [], []
     for _ in range(3):
         began, used = time.perf_counter(), time.process_time()

@@ -7,7 +7,6 @@ whole process. `seconds` is the time of reading alone, by the clock; `cpu_second
 computed meanwhile, which is the better figure on a machine that has other things to do.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from benchmarks.result import hand_over, parser
 
 import gptwright
 from gptwright.hardware.cpu import cpu_name, usable_cores
@@ -95,14 +95,11 @@ LOGS: Mapping[str, Callable[[], Iterator[str]]] = {
 
 def main() -> None:
     """Writes, reads, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
+    arguments = parser(__doc__)
+    arguments.add_argument(
         "--only", choices=sorted(LOGS), action="append", help="this log alone; may be repeated"
     )
-    parser.add_argument("--out", type=Path, help="file for the result; standard output if left out")
-    options = parser.parse_args()
+    options = arguments.parse_args()
     rows = [measured(name, write) for name, write in LOGS.items() if not options.only or name in options.only]
     report = {
         "schema": "gptwright.benchmark.readers/1",
@@ -117,11 +114,7 @@ def main() -> None:
         },
         "rows": rows,
     }
-    text = json.dumps(report, indent=2) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    hand_over(report, options.out)
 
 
 def measured(name: str, write: Callable[[], Iterator[str]]) -> dict[str, object]:

@@ -8,8 +8,6 @@ around each window that is read, so 128,000 windows would be the whole dataset s
 looked at five times a second, its workers included, from outside.
 """
 
-import argparse
-import json
 import os
 import platform
 import subprocess
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from benchmarks.result import hand_over, parser
 
 import gptwright
 from gptwright.hardware.cpu import cpu_name, usable_cores
@@ -37,13 +36,10 @@ PARTS = 8
 
 def main() -> None:
     """Makes the file, watches the processes, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--bytes", type=float, default=1e9, help="size of the file")
-    parser.add_argument("--folder", type=Path, help="where to work; some 6 bytes a byte of the file")
-    parser.add_argument("--out", type=Path, help="file for the result; standard output if left out")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--bytes", type=float, default=1e9, help="size of the file")
+    arguments.add_argument("--folder", type=Path, help="where to work; some 6 bytes a byte of the file")
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         size = write_one_line(folder / "line.txt", int(options.bytes))
@@ -58,11 +54,7 @@ def main() -> None:
             "prepare": prepare(folder),
             "train": {mode: train(folder, mode) for mode in ("epoch", "random")},
         }
-    text = json.dumps(report, indent=2) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    hand_over(report, options.out)
 
 
 def write_one_line(path: Path, size: int) -> int:

@@ -8,7 +8,6 @@ every 5 steps, on the CPU, in one thread; each part must end with the weights, m
 that nothing happened to, bit for bit. The exit status is 1 if anything else was found.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from benchmarks.result import hand_over, parser
 
 import gptwright
 from gptwright.data.prepare import prepare
@@ -34,22 +34,15 @@ OPTIONS = {
 
 def main() -> int:
     """Tortures, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, help="file for the result; standard output if left out")
-    parser.add_argument("--steps", type=int, default=3000, help="of each run")
-    parser.add_argument("--part", action="append", metavar="NAME=COUNT", help="only these parts")
-    parser.add_argument("--beside", action="store_true", help="write checkpoints in a thread")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--steps", type=int, default=3000, help="of each run")
+    arguments.add_argument("--part", action="append", metavar="NAME=COUNT", help="only these parts")
+    arguments.add_argument("--beside", action="store_true", help="write checkpoints in a thread")
+    options = arguments.parse_args()
     parts = options.part or [f"{name}={count}" for name, count in PARTS.items()]
     with tempfile.TemporaryDirectory() as name:
         report = torture(Path(name), options.steps, parts, beside=options.beside)
-    text = json.dumps(report, indent=2) + "\n"
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    hand_over(report, options.out)
     return 1 if report["problems"] else 0
 
 

@@ -287,6 +287,18 @@ ON_A_CPU: dict[str, Any] = {
     "flash": True,
     "keeps_logits": False,
 }
+AT_THE_EDGE: dict[str, Any] = {
+    "n_layer": 1,
+    "n_head": 3,
+    "head_size": 73,
+    "block_size": 109,
+    "vocab_size": 1,
+    "tied": False,
+    "dropout": 0.0,
+    "kernels": False,
+    "micro_batch": 10,
+    "settings": ON_A_CPU,
+}
 
 
 @given(
@@ -314,34 +326,10 @@ ON_A_CPU: dict[str, Any] = {
         }
     ),
 )
-@example(  # the eleventh sequence makes the residual stream so large that it goes back to the system
-    n_layer=1,
-    n_head=3,
-    head_size=73,
-    block_size=109,
-    vocab_size=1,
-    tied=False,
-    dropout=0.0,
-    checkpointing=True,
-    chunk=0,
-    kernels=False,
-    micro_batch=10,
-    settings=ON_A_CPU,
-)
-@example(  # the same with the loss in chunks
-    n_layer=1,
-    n_head=3,
-    head_size=73,
-    block_size=109,
-    vocab_size=1,
-    tied=False,
-    dropout=0.0,
-    checkpointing=False,
-    chunk=256,
-    kernels=False,
-    micro_batch=10,
-    settings=ON_A_CPU,
-)
+# The eleventh sequence makes the residual stream so large that it goes back to the system; with the loss in
+# chunks too.
+@example(**AT_THE_EDGE, checkpointing=True, chunk=0)
+@example(**AT_THE_EDGE, checkpointing=False, chunk=256)
 def test_what_holds_for_every_model(
     *,
     n_layer: int,

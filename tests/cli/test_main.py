@@ -75,6 +75,7 @@ def test_help_of_train_lists_every_setting_with_its_default() -> None:
     text = without_torch("train", "--help").stdout
     assert "--n_layer VALUE" in text
     assert "number of blocks  [default: 12]" in text
+    assert "--lr_schedule cosine|linear|wsd" in text
     assert f"Presets: {', '.join(preset_names())}." in " ".join(text.split())
 
 

@@ -78,3 +78,10 @@ def test_a_field_knows_its_default_and_its_help_line() -> None:
     assert [(field.name, field.default) for field in FIELDS.values()][:2] == [("whole", 1), ("number", 0.5)]
     assert FIELDS["flag"].description == "a switch"
     assert Example() == Example(whole=1, number=0.5, flag=False, text="a", word="red")
+
+
+def test_a_choice_among_words_says_all_of_them() -> None:
+    assert FIELDS["word"].words == ("red", "green")
+    assert FIELDS["flag"].words == ("True", "False")
+    assert FIELDS["either"].words == ("True", "False", "auto")
+    assert FIELDS["maybe"].words == FIELDS["text"].words == FIELDS["whole"].words == ()

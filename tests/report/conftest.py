@@ -103,6 +103,20 @@ def open_page(browser: Any) -> Iterator[Open]:
 def finished_run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real short run of ours that finished, with a sample."""
     folder = tmp_path_factory.mktemp("runs") / "first-words"
+    train_longer(dataset, folder)
+    RunFolder(folder).save_sample("step-00000120", "to be or not to be")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def slower_run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with one knob turned: a tenth of the learning rate."""
+    folder = tmp_path_factory.mktemp("runs") / "slower"
+    train_longer(dataset, folder, learning_rate="1e-3")
+    return folder
+
+
+def train_longer(dataset: Path, folder: Path, **settings: str) -> None:
     longer = {
         "max_iters": "120",
         "lr_decay_iters": "120",
@@ -112,24 +126,4 @@ def finished_run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
         "dataset": str(dataset),
         "out_dir": str(folder),
     }
-    assert run(["train", "--plain", *as_arguments(TINY | longer)]) == 0
-    RunFolder(folder).save_sample("step-00000120", "to be or not to be")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def slower_run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run with one knob turned: a tenth of the learning rate."""
-    folder = tmp_path_factory.mktemp("runs") / "slower"
-    changed = {
-        "max_iters": "120",
-        "lr_decay_iters": "120",
-        "eval_interval": "10",
-        "eval_iters": "4",
-        "compile": "False",
-        "learning_rate": "1e-3",
-        "dataset": str(dataset),
-        "out_dir": str(folder),
-    }
-    assert run(["train", "--plain", *as_arguments(TINY | changed)]) == 0
-    return folder
+    assert run(["train", "--plain", *as_arguments(TINY | longer | settings)]) == 0

@@ -1,7 +1,7 @@
 """What each trainer's runs have in common: models, devices, schedules, how it evaluates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tests.simulator.devices import ALL
@@ -66,6 +66,32 @@ ANY_DEVICE = ("cpu", "consumer", "datacenter")
 CUDA_DEVICES = tuple(device.name for device in ALL if device.multiprocessors)
 READS_IN_ORDER = 1.0
 
+MODDED = Profile(
+    family="pythia",
+    parameters=(1.6e8, 1.65e8),
+    schedule="trapezoid",
+    floor=0.0,
+    kinds=("datacenter",),
+    devices=("A100", "H100"),
+    counts=(8, 8, 4, 2, 1),
+    noise=READS_IN_ORDER,
+    zero_head=True,
+    config="config.toml",
+    shape=(12, 6, 768),
+)
+HUGGING_FACE = Profile(
+    vocabularies=(50257, 0),
+    bias=True,
+    kinds=ANY_DEVICE,
+    needs_bf16=False,
+    schedule="linear",
+    floor=0.0,
+    warmup_first=0,
+    dropout=True,
+    config="config.toml",
+    lines=250,
+)
+
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
         "nanogpt": Profile(
@@ -106,32 +132,8 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             noise=0.6,
             zero_head=True,
         ),
-        "modded": Profile(
-            family="pythia",
-            parameters=(1.6e8, 1.65e8),
-            schedule="trapezoid",
-            floor=0.0,
-            kinds=("datacenter",),
-            devices=("A100", "H100"),
-            counts=(8, 8, 4, 2, 1),
-            noise=READS_IN_ORDER,
-            zero_head=True,
-            config="config.toml",
-            shape=(12, 6, 768),
-        ),
-        "modded-current": Profile(
-            family="pythia",
-            parameters=(1.6e8, 1.65e8),
-            schedule="trapezoid",
-            floor=0.1,
-            kinds=("datacenter",),
-            devices=("A100", "H100"),
-            counts=(8, 8, 4, 2, 1),
-            noise=READS_IN_ORDER,
-            zero_head=True,
-            config="config.toml",
-            shape=(12, 6, 768),
-        ),
+        "modded": MODDED,
+        "modded-current": replace(MODDED, floor=0.1),
         "llmc": Profile(
             bias=True,
             parameters=(1e8, 8e8),
@@ -146,30 +148,8 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             warmup_first=0,
             config="config.toml",
         ),
-        "hf": Profile(
-            vocabularies=(50257, 0),
-            bias=True,
-            kinds=ANY_DEVICE,
-            needs_bf16=False,
-            schedule="linear",
-            floor=0.0,
-            warmup_first=0,
-            dropout=True,
-            config="config.toml",
-            lines=250,
-        ),
-        "hf-state": Profile(
-            vocabularies=(50257, 0),
-            bias=True,
-            kinds=ANY_DEVICE,
-            needs_bf16=False,
-            schedule="linear",
-            floor=0.0,
-            warmup_first=0,
-            dropout=True,
-            config="config.toml",
-            lines=250,
-        ),
+        "hf": HUGGING_FACE,
+        "hf-state": HUGGING_FACE,
         "torchtitan": Profile(
             family="llama3",
             vocabularies=(32000, 50304, 0),

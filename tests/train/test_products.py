@@ -19,7 +19,7 @@ from gptwright.plan import device as planning
 from gptwright.plan.plan import make_plan
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train import measure, products, session
+from gptwright.train import checks, measure, products
 from gptwright.train.products import FLOAT32, KERNELS, WAYS, Way, choose_way, seconds_of_ways
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
 from tests.train.conftest import Train, Watcher, weights
@@ -50,7 +50,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> dict[Way, float]:
 @pytest.fixture
 def everywhere(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Runs and measurements find that CPU; emulated, its products have to be small to take no time."""
-    for module in (session, measure):
+    for module in (checks, measure):
         monkeypatch.setattr(module, "find_device", lambda request: cpu)
     monkeypatch.setattr(probe, "SIDES", {"cpu": (64,)})
     monkeypatch.setattr(measure, "SECONDS_A_TRIAL", 0.1)

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,10 +108,39 @@ def watch(
         environment: variables beside this process's own.
     """
     begin = time.perf_counter()
-    process = subprocess.Popen(
+    process = _start(command, folder, environment or {})
+    assert process.stdout is not None
+    peaks = [PeakOf(resident_memory_of(process.pid))]
+    if device_memory is not None:
+        peaks.append(PeakOf(device_memory))
+    lines = []
+    try:
+        with _killed_after(seconds, process) as out_of_time:
+            for line in process.stdout:
+                lines.append((time.perf_counter() - begin, line))
+                found = STEP.match(line)
+                if found and last_step is not None and int(found[1]) >= last_step:
+                    break
+            else:
+                process.wait()
+    finally:
+        seen = [peak.stop() for peak in peaks]
+        status = _end(process)
+    return Watched(
+        status=status,
+        out_of_time=out_of_time.is_set(),
+        wall_seconds=time.perf_counter() - begin,
+        lines=tuple(lines),
+        peak_bytes=seen[0],
+        device_peak_bytes=seen[1] if device_memory is not None else None,
+    )
+
+
+def _start(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -119,44 +148,35 @@ def watch(
         # With all that it starts it is one group, which can be ended whole: a compiler's helpers too.
         start_new_session=True,
     )
-    assert process.stdout is not None
-    peaks = [PeakOf(resident_memory_of(process.pid))]
-    if device_memory is not None:
-        peaks.append(PeakOf(device_memory))
+
+
+@contextlib.contextmanager
+def _killed_after(seconds: float | None, process: subprocess.Popen[str]) -> Iterator[threading.Event]:
+    """Kills a process once its seconds are over, if it has an end; the event says that it was."""
     over = threading.Event()
+    if seconds is None:
+        yield over
+        return
 
     def end_it() -> None:
         over.set()
         _kill(process)
 
-    alarm = threading.Timer(seconds, end_it) if seconds is not None else None
-    lines = []
+    alarm = threading.Timer(seconds, end_it)
+    alarm.start()
     try:
-        if alarm is not None:
-            alarm.start()
-        for line in process.stdout:
-            lines.append((time.perf_counter() - begin, line))
-            found = STEP.match(line)
-            if found and last_step is not None and int(found[1]) >= last_step:
-                break
-        else:
-            process.wait()
+        yield over
     finally:
-        seen = [peak.stop() for peak in peaks]
-        if alarm is not None:
-            alarm.cancel()
-        if process.poll() is None:
-            _kill(process)
+        alarm.cancel()
+
+
+def _end(process: subprocess.Popen[str]) -> int:
+    """Kills a process unless it has ended, and gives its exit status."""
+    if process.poll() is None:
+        _kill(process)
+    if process.stdout is not None:
         process.stdout.close()
-        status = process.wait()
-    return Watched(
-        status=status,
-        out_of_time=over.is_set(),
-        wall_seconds=time.perf_counter() - begin,
-        lines=tuple(lines),
-        peak_bytes=seen[0],
-        device_peak_bytes=seen[1] if device_memory is not None else None,
-    )
+    return process.wait()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

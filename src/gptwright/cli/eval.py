@@ -17,7 +17,11 @@ from gptwright.cli.options import device_option, json_option, print_json
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--text", type=click.Path(path_type=Path), help="A UTF-8 file to measure on.")
 @click.option("--dataset", metavar="NAME", help="Take the validation split of this dataset instead.")
-@click.option("--stride", type=int, help="Tokens between windows; smaller gives more context and costs more.")
+@click.option(
+    "--stride",
+    type=int,
+    help="Tokens between windows' starts; fewer give more context and cost more.  [default: block_size]",
+)
 @click.option("--max-windows", type=click.IntRange(min=1), help="Only so many windows, drawn by the seed.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")
 @device_option

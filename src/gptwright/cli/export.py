@@ -16,7 +16,9 @@ from gptwright.cli.options import json_option, print_json
     """
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--format", "form", required=True, type=click.Choice(["hf", "nanogpt", "gguf"]))
+@click.option(
+    "--format", "form", required=True, type=click.Choice(["hf", "nanogpt", "gguf"]), help="What to write."
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to make.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")
 @json_option

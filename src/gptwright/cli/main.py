@@ -72,7 +72,10 @@ class Verbs(click.Group):
 
 
 @click.command(
-    cls=Verbs, subcommand_metavar="VERB [ARGS]...", context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Verbs,
+    subcommand_metavar="VERB [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="gptwright VERB --help says what a verb takes. To begin: gptwright demo.",
 )
 @click.version_option(__version__, prog_name="gptwright")
 def gptwright() -> None:

@@ -50,7 +50,7 @@ def changed_settings(command: Command) -> Command:
 def _schema_option(field: Field, text: str) -> Callable[[Command], Command]:
     # A switch may be named without a value, where another option or nothing follows.
     switch: dict[str, Any] = {"is_flag": False, "flag_value": "True"} if field.kind is bool else {}
-    return click.option(f"--{field.name}", metavar="VALUE", help=text, **switch)
+    return click.option(f"--{field.name}", metavar="|".join(field.words) or "VALUE", help=text, **switch)
 
 
 def overrides(given: dict[str, str | None], unknown: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from gptwright.record.run import RunFolder
     help="""Go on exactly where a run stopped, from its newest whole checkpoint.
 
     The run's own settings are used; --field=value changes those that neither the weights nor the order of
-    the data depend on, such as max_iters or the split of a step into micro-batches.
+    the data depend on, such as max_iters or the split of a step into micro-batches. Others are refused.
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))

@@ -34,15 +34,25 @@ if TYPE_CHECKING:
     help="The prompt, or FILE:prompt.txt, or LINES:prompts.txt with one a line; may be given several times.",
 )
 @click.option(
-    "--num_samples", type=click.IntRange(min=1), default=1, show_default=True, help="Of each prompt."
+    "--num_samples", type=click.IntRange(min=1), default=1, show_default=True, help="Samples of each prompt."
 )
 @click.option(
     "--batch_size", type=click.IntRange(min=1), default=16, show_default=True, help="Samples side by side."
 )
 @click.option(
-    "--max_new_tokens", type=click.IntRange(min=1), default=500, show_default=True, help="The longest sample."
+    "--max_new_tokens",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Length of a sample, at most.",
 )
-@click.option("--temperature", type=float, default=0.8, show_default=True, help="0: greedy.")
+@click.option(
+    "--temperature",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Below 1 the likely tokens gain; 0 takes the likeliest.",
+)
 @click.option(
     "--top_k", type=click.IntRange(min=1), default=200, show_default=True, help="Keep the k likeliest tokens."
 )
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 2**63 - 1),
     default=1337,
     show_default=True,
-    help="Of a prompt's first sample; the next ones count on.",
+    help="Seed of a prompt's first sample; the next ones count on.",
 )
 @click.option("--stop", metavar="TEXT", help="End a sample where this text appears.")
 @click.option("--checkpoint", metavar="NAME", help="A checkpoint's name, `last` or `best`.  [default: best]")

@@ -50,6 +50,19 @@ class Field:
         """The annotation's alternatives."""
         return get_args(self.kind) if get_origin(self.kind) in {Union, UnionType} else (self.kind,)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All that it may be, as a person writes it; empty for numbers and texts."""
+        words: list[str] = []
+        for kind in self.kinds:
+            if kind is bool:
+                words += ["True", "False"]
+            elif get_origin(kind) is Literal:
+                words += get_args(kind)
+            elif kind is not type(None):
+                return ()
+        return tuple(words)
+
     def accept(self, value: object) -> Any:
         """A value in the field's own type.
 

@@ -154,7 +154,9 @@ class TrainConfig:
     )
 
     # machine
-    device: str = setting("auto", "auto, cpu, cuda, cuda:N or mps")
+    device: str = setting(
+        "auto", "auto, cpu, cuda, cuda:N or mps; for a plan any device's name too, such as 'RTX 4070'"
+    )
     threads: int = setting(
         0,
         "threads on a CPU; 0: all, or fewer by measurement where other processes are busy",
@@ -171,10 +173,12 @@ class TrainConfig:
     )
     kernels: bool | Literal["auto"] = setting(
         "auto",
-        "our own compiled code between the products of a step in bfloat16 on a CPU: True, False, or auto:"
-        " where it is timed to be quicker; it needs gcc",
+        "our own compiled code between the products of a step in bfloat16 on a CPU; auto: where it is timed"
+        " to be quicker; it needs gcc",
     )
-    compile: bool | Literal["auto"] = setting("auto", "torch.compile: True, False or auto")
+    compile: bool | Literal["auto"] = setting(
+        "auto", "torch.compile; auto: on a CUDA GPU, where a compiler is installed"
+    )
     loss_chunk: int = setting(
         0,
         "tokens whose logits are in memory at a time: a few hundred save gigabytes with GPT-2's vocabulary;"

@@ -53,13 +53,13 @@ class Gpt2Tokenizer(Tokenizer):
     def encode(self, text: str) -> Ids:
         """The ids of a text."""
         utf8_of(text)
-        ids: Ids = _gpt2_encoding().encode_to_numpy(text, disallowed_special=())
+        ids: Ids = gpt2_encoding().encode_to_numpy(text, disallowed_special=())
         return ids
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of ids."""
         self.check_decodable(ids)
-        decoded: bytes = _gpt2_encoding().decode_bytes(list(ids))
+        decoded: bytes = gpt2_encoding().decode_bytes(list(ids))
         return decoded
 
     def to_bytes(self) -> bytes:
@@ -177,7 +177,12 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
 
 
 @cache
-def _gpt2_encoding() -> Any:
+def gpt2_encoding() -> Any:
+    """tiktoken's `Encoding` of GPT-2, made once a process.
+
+    Raises:
+        DataError: tiktoken or GPT-2's vocabulary is not installed, or the vocabulary is another.
+    """
     tiktoken = import_extra("tiktoken", "GPT-2's tokenizer")
     return tiktoken.Encoding(
         name="gpt2",

@@ -120,12 +120,7 @@ def prepare(
     )
     check_target(out, settings)
     job = _Job(corpus, settings, workers or usable_cores(), progress or (lambda _: None))
-    with workspace(out, _plan(corpus, settings), bytes_needed=job.bytes_needed) as space:
-        if not space.finished:
-            space.dataset.mkdir(exist_ok=True)
-            space.units.mkdir(exist_ok=True)
-            job.run(space)
-            space.put_in_place()
+    _carry_out(job, out)
     return report_of(out, choice, read_manifest(out))
 
 
@@ -274,6 +269,16 @@ class _Job:
     def _advance(self, stage: str, done: int, tokens: int = 0) -> None:
         self._done += done
         self._progress(Progress(stage, min(self._done, self._total), self._total, tokens))
+
+
+def _carry_out(job: _Job, out: Path) -> None:
+    """Does what an earlier run left undone and puts the dataset in its place."""
+    with workspace(out, _plan(job.corpus, job.settings), bytes_needed=job.bytes_needed) as space:
+        if not space.finished:
+            space.dataset.mkdir(exist_ok=True)
+            space.units.mkdir(exist_ok=True)
+            job.run(space)
+            space.put_in_place()
 
 
 def _plan(corpus: Corpus, settings: SettingsRecord) -> dict[str, Any]:

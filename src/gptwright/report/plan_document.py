@@ -10,8 +10,7 @@ from gptwright.plan.plan import Plan
 
 def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> dict[str, Any]:
     """`gptwright.plan/1`."""
-    count, memory, config = plan.shape.count_parameters(), plan.memory, plan.config
-    peak = plan.device.peak
+    count, config = plan.shape.count_parameters(), plan.config
     return {
         "schema": "gptwright.plan/1",
         "parameters": {
@@ -32,31 +31,8 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             "tokens_per_step": plan.tokens_per_step,
             "largest_micro_batch": plan.largest_micro_batch,
         },
-        "memory": {
-            "device_bytes": plan.device.memory.value if plan.device.memory is not None else None,
-            "peak_bytes": memory.total,
-            "fits": plan.fits,
-            "parts": {
-                "weights": memory.weights,
-                "gradients": memory.gradients,
-                "optimizer": memory.optimizer,
-                "weight_copies": memory.weight_copies,
-                "activations": memory.activations,
-                "logits": memory.logits,
-                "overhead": memory.overhead,
-            },
-        },
-        "throughput": {
-            "dtype": plan.device.dtype,
-            "kernels": plan.device.kernels,
-            "peak_tflops": peak.number / 1e12 if peak is not None else None,
-            "peak_basis": peak.reason if peak is not None else None,
-            "tokens_per_second": _band(
-                (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed is not None else None
-            ),
-            "mfu": _band(plan.mfu),
-            "basis": plan.speed.basis if plan.speed is not None else None,
-        },
+        "memory": _memory(plan),
+        "throughput": _throughput(plan),
         "schedule": {
             "steps": config.max_iters,
             "tokens": plan.tokens,
@@ -72,6 +48,37 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
         "config": {name: value for name, value in asdict(config).items() if value is not None},
         "findings": [finding.document() for finding in findings],
         "unknown": [item.document() for item in unknown],
+    }
+
+
+def _memory(plan: Plan) -> dict[str, Any]:
+    memory = plan.memory
+    return {
+        "device_bytes": plan.device.memory.value if plan.device.memory is not None else None,
+        "peak_bytes": memory.total,
+        "fits": plan.fits,
+        "parts": {
+            "weights": memory.weights,
+            "gradients": memory.gradients,
+            "optimizer": memory.optimizer,
+            "weight_copies": memory.weight_copies,
+            "activations": memory.activations,
+            "logits": memory.logits,
+            "overhead": memory.overhead,
+        },
+    }
+
+
+def _throughput(plan: Plan) -> dict[str, Any]:
+    peak, speed = plan.device.peak, plan.speed
+    return {
+        "dtype": plan.device.dtype,
+        "kernels": plan.device.kernels,
+        "peak_tflops": peak.number / 1e12 if peak is not None else None,
+        "peak_basis": peak.reason if peak is not None else None,
+        "tokens_per_second": _band((speed.low, speed.likely, speed.high) if speed is not None else None),
+        "mfu": _band(plan.mfu),
+        "basis": speed.basis if speed is not None else None,
     }
 
 

@@ -1,42 +1,39 @@
-"""Everything a run needs, checked and built before the first step.
+"""Everything a run needs, checked (`checks`) and built before the first step.
 
-All that can be wrong with the input is found here, in the order in which a person would mend it: device,
-dataset, vocabulary, run folder. Nothing is written before every check has passed.
+Nothing is written before every check has passed.
 """
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gptwright.arithmetic.cut import Cut, cut_step
+from gptwright.arithmetic.cut import Cut
 from gptwright.arithmetic.parameters import ParameterCount
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import LoadedConfig
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.config.schema import TrainConfig, warnings_of
-from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
+from gptwright.data.dataset import TokenDataset
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
-from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact, Origin
-from gptwright.hardware.detect import find_device
-from gptwright.hardware.heap import give_back_freed_memory, keep_freed_memory
+from gptwright.hardware.detect import Device
+from gptwright.hardware.heap import keep_freed_memory
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.interop.foreign import ForeignModel, put_weights
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import Optimizer, build_optimizer
 from gptwright.plan.plan import Plan
 from gptwright.record.run import RunFolder
-from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
+from gptwright.train.checks import Checked, Data, check
+from gptwright.train.precision import Precision, orthogonalizing_dtype
 from gptwright.train.products import Choice, Way, choose_way
 from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
-from gptwright.train.room import require_room
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
 from gptwright.train.threads import OthersLoad, choose_threads
@@ -117,70 +114,33 @@ def build_session(
         GptwrightError: of the kind of whatever is wrong.
     """
     config, world, load = loaded.config, world or World(), OthersLoad()
-    world.set_timeout(config.rank_timeout)
-    device = find_device(world.device_request(config.device))
-    precision, compiled, choices = choose_precision(
-        dtype=config.dtype, compile_model=config.compile, device=device
-    )
-    allow_tf32(device)
-    data = _checked_data(config, dataset_folder)
-    shape = ModelShape.of(config, data.vocab_size)
-    if device.type == "cpu" and shape.saves_memory:
-        give_back_freed_memory()
-    require_room(shape, config.sequences_per_step, world)
-    cut = cut_step(config.sequences_per_step, batch_size=config.batch_size, rank=world.rank, size=world.size)
-    world.require_same("the configuration", json.dumps(asdict(config), sort_keys=True))
-    world.require_same(f"the dataset {data.dataset.name}", data.dataset.fingerprint)
-    machine = {} if before is None else before.machine_if(device.name)
-    chosen = _way_of_first(world, lambda: choose_way(config, shape, device, before=machine))
-    if chosen is not None:
-        precision = Precision(device, chosen.way.dtype)
-        shape = ModelShape.of(chosen.way.applied(config), data.vocab_size)
-        choices = [*chosen.facts(), *(choice for choice in choices if choice.name != "dtype")]
-        if shape.keeps_freed_memory:
-            keep_freed_memory()
-    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=chosen)
+    checked = check(config, dataset_folder, world)
+    data, device = checked.data, checked.device
+    how = _choose_computation(config, checked, world, before)
+    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=how.chosen)
     parallel = choose_parallel(config, world, promise)
-    model = _build_model(shape, config.seed)
+    model = _build_model(how.shape, config.seed)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
             world.broadcast(parameter.detach())
-    replica = build_replica(model, parallel=parallel[0], compiled=compiled, device=device, world=world)
-    sampler = _build_sampler(config, data, cut)
-    peak_flops = _sum_of_peaks(measure_matmul_peak(device, precision.torch_dtype), world)
-    threads = choose_threads(
-        model,
-        precision,
-        load if world.size == 1 else None,
-        asked=config.threads,
-        before=None if before is None else before.threads_on(device.name),
-        rows=config.batch_size,
-    )
-    facts = startup_facts(
-        loaded,
-        device=device,
-        choices=[*choices, *([] if threads is None else [threads])],
-        dataset=data.dataset,
-        shape=shape,
-        vocabulary=data.vocabulary,
-        sampler=sampler,
-        peak_flops=peak_flops,
-    )
+    replica = build_replica(model, parallel=parallel[0], compiled=how.compiled, device=device, world=world)
+    sampler = _build_sampler(config, data, checked.cut)
+    peak_flops = _sum_of_peaks(measure_matmul_peak(device, how.precision.torch_dtype), world)
+    threads = _choose_threads(config, model, how.precision, load if world.size == 1 else None, before)
+    facts = _facts(loaded, data, how, threads, sampler=sampler, peak_flops=peak_flops)
     weights = [] if start is None else weights_facts(start)
     return Session(
         config=config,
         world=world,
-        cut=cut,
+        cut=checked.cut,
         dataset=data.dataset,
-        precision=precision,
+        precision=how.precision,
         model=model,
         replica=replica,
-        optimizer=build_optimizer(
-            model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
-        ),
-        scaler=precision.scaler(),
+        optimizer=_build_optimizer(model, config, device),
+        scaler=how.precision.scaler(),
         sampler=sampler,
-        parameters=shape.count_parameters(),
+        parameters=how.shape.count_parameters(),
         vocab_size=data.vocab_size,
         id_limit=data.id_limit,
         peak_flops=peak_flops,
@@ -188,6 +148,35 @@ def build_session(
         facts=[*facts, *weights, *parallel_facts(config, world, parallel, device)],
         warnings=warnings_of(config),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Computation:
+    """How a step is computed: the precision, whether it is compiled, the shape with the way that was chosen
+    for it (None where there was nothing to choose), and all of this as facts.
+    """
+
+    precision: Precision
+    compiled: bool
+    shape: ModelShape
+    chosen: Choice | None
+    choices: list[Fact]
+
+
+def _choose_computation(
+    config: TrainConfig, checked: Checked, world: World, before: RunFolder | None
+) -> _Computation:
+    """The first process's way of computing, for all; what was checked where there is none to choose."""
+    device, shape, precision, choices = checked.device, checked.shape, checked.precision, checked.choices
+    machine = {} if before is None else before.machine_if(device.name)
+    chosen = _way_of_first(world, lambda: choose_way(config, shape, device, before=machine))
+    if chosen is not None:
+        precision = Precision(device, chosen.way.dtype)
+        shape = ModelShape.of(chosen.way.applied(config), checked.data.vocab_size)
+        choices = [*chosen.facts(), *(choice for choice in choices if choice.name != "dtype")]
+        if shape.keeps_freed_memory:
+            keep_freed_memory()
+    return _Computation(precision, checked.compiled, shape, chosen, choices)
 
 
 def _way_of_first(world: World, choose: Callable[[], Choice | None]) -> Choice | None:
@@ -203,31 +192,6 @@ def _way_of_first(world: World, choose: Callable[[], Choice | None]) -> Choice |
     return None if heard is None else Choice(Way(*heard[0]), Origin(heard[1]), heard[2])
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """A dataset that fits a config, with the rows of the token embedding over it, the same as a fact, and the
-    number that every id is below.
-    """
-
-    dataset: TokenDataset
-    vocab_size: int
-    vocabulary: Fact
-    id_limit: int
-
-
-def _checked_data(config: TrainConfig, folder: Path | None) -> _Data:
-    dataset = _open(config, folder)
-    vocab_size, origin, reason = choose_vocab_size(config, dataset)
-    vocabulary = Fact(
-        name="vocabulary", value=vocab_size, text=f"{vocab_size:,}", origin=origin, reason=reason
-    )
-    id_limit = min(vocab_size, largest_vocabulary(config, dataset))
-    for split in dataset.splits.values():
-        require_windows(split, config.block_size)
-        check_ids(split, id_limit)
-    return _Data(dataset, vocab_size, vocabulary, id_limit)
-
-
 def tokenizer_of(session: Session) -> Tokenizer | None:
     """The tokenizer that a run keeps, or None where the dataset does not tell which it was.
 
@@ -238,14 +202,7 @@ def tokenizer_of(session: Session) -> Tokenizer | None:
     return None if another or dataset.tokenizer_kind == "unknown" else dataset.tokenizer()
 
 
-def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
-    name = config.dataset
-    if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
-        name = str(dataset_folder)
-    return open_dataset(name)
-
-
-def _build_sampler(config: TrainConfig, data: _Data, cut: Cut) -> WindowSampler:
+def _build_sampler(config: TrainConfig, data: Data, cut: Cut) -> WindowSampler:
     return WindowSampler(
         data.dataset.splits["train"],
         block_size=config.block_size,
@@ -257,10 +214,52 @@ def _build_sampler(config: TrainConfig, data: _Data, cut: Cut) -> WindowSampler:
     )
 
 
+def _choose_threads(
+    config: TrainConfig, model: GPT, precision: Precision, load: OthersLoad | None, before: RunFolder | None
+) -> list[Fact]:
+    """The number of threads, set and as a fact; nothing where the device is no CPU."""
+    threads = choose_threads(
+        model,
+        precision,
+        load,
+        asked=config.threads,
+        before=None if before is None else before.threads_on(precision.device.name),
+        rows=config.batch_size,
+    )
+    return [] if threads is None else [threads]
+
+
+def _facts(
+    loaded: LoadedConfig,
+    data: Data,
+    how: _Computation,
+    threads: list[Fact],
+    *,
+    sampler: WindowSampler,
+    peak_flops: float,
+) -> list[Fact]:
+    """The start-up table of one process, without foreign weights."""
+    return startup_facts(
+        loaded,
+        device=how.precision.device,
+        choices=[*how.choices, *threads],
+        dataset=data.dataset,
+        shape=how.shape,
+        vocabulary=data.vocabulary,
+        sampler=sampler,
+        peak_flops=peak_flops,
+    )
+
+
 def _build_model(shape: ModelShape, seed: int) -> GPT:
     """Weights are drawn on the CPU, so that a seed means the same model on every device."""
     torch.manual_seed(seed)
     return GPT(shape)
+
+
+def _build_optimizer(model: GPT, config: TrainConfig, device: Device) -> Optimizer:
+    matmul_dtype = orthogonalizing_dtype(device)
+    return build_optimizer(model, config, fused=device.type != "mps", matmul_dtype=matmul_dtype)
 
 
 def _put_start(model: GPT, start: ForeignModel | None, dataset: TokenDataset) -> bool:

@@ -82,7 +82,7 @@ def test_numbers_beyond_a_double_are_left_to_the_patterns() -> None:
 @pytest.mark.slow
 def test_a_million_lines_in_seconds_and_little_memory() -> None:
     root = Path(__file__).parents[3]
-    command = [sys.executable, str(root / "benchmarks" / "readers.py"), "--only", "nanoGPT"]
+    command = [sys.executable, "-m", "benchmarks.readers", "--only", "nanoGPT"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     (row,) = json.loads(done.stdout)["rows"]
     assert row["lines"] == 1_000_000

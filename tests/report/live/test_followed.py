@@ -113,7 +113,7 @@ def last_step(curves: LiveCurves) -> int:
         max_size=8,
     )
 )
-def test_no_record_breaks_the_page(
+def test_whatever_the_records_hold_the_page_has_figures_with_origins_and_charts(
     tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, dict[str, object]]]
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
@@ -121,8 +121,12 @@ def test_no_record_breaks_the_page(
     (folder / "metrics.jsonl").write_text("".join(lines))
     run = FollowedRun(found(folder))
     run.look(1e10)
-    json.dumps(details(run), allow_nan=False)
-    LiveCurves(found(folder)).refresh()
+    told = json.loads(json.dumps(details(run), allow_nan=False))
+    assert {"state", "step", "energy"} <= {row["name"] for row in told["figures"]}
+    assert all(row["origin"] for row in told["figures"])
+    curves = LiveCurves(found(folder))
+    curves.refresh()
+    assert curves.version == bool(records)
 
 
 def test_an_unseen_run_is_diagnosed_once_and_a_viewed_one_now_and_then(tmp_path: Path) -> None:

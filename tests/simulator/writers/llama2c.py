@@ -6,7 +6,9 @@ from tests.simulator.run import Handover
 from tests.simulator.series import Behind, Columns, columns
 from tests.simulator.truth import Truth
 from tests.simulator.writers.lines import Line, Written, header, merged
-from tests.simulator.writers.nanogpt import optimizer_lines, running_mfu
+from tests.simulator.writers.nanogpt import evaluation_lines, optimizer_lines, running_mfu
+
+OUT = "out-story"
 
 
 def write(truth: Truth, handover: Handover, rng: np.random.Generator) -> Written:
@@ -15,7 +17,7 @@ def write(truth: Truth, handover: Handover, rng: np.random.Generator) -> Written
     processes = columns(truth, rng, behind=Behind.MICRO_BATCH, time_includes_evaluation=True)
     for index, process in enumerate(processes):
         lines += [(process.first - 1 if index else -1, text) for _, text in _header(truth, resumed=index > 0)]
-        lines += merged(_lines(truth, process), _evaluations(process))
+        lines += merged(_lines(truth, process), evaluation_lines(process, OUT))
     return Written(lines=lines)
 
 
@@ -33,25 +35,13 @@ def _lines(truth: Truth, process: Columns) -> list[Line]:
     ]
 
 
-def _evaluations(process: Columns) -> list[Line]:
-    lines: list[Line] = []
-    best = float("inf")
-    for step, train, val in zip(process.eval_step, process.eval_train, process.eval_val, strict=True):
-        lines.append((step, f"step {step}: train loss {train:.4f}, val loss {val:.4f}"))
-        if val < best:
-            best = val
-            if step > process.first:
-                lines.append((step, "saving checkpoint to out-story"))
-    return lines
-
-
 def _header(truth: Truth, *, resumed: bool) -> list[Line]:
     per_process = truth.accumulation // truth.device_count
     return header(
         f"tokens per iteration will be: {truth.tokens_per_step:,}",
         f"breaks down as: {per_process} grad accum steps * {truth.device_count} processes"
         f" * {truth.micro_batch} batch size * {truth.shape.block_size} max seq len",
-        "Resuming training from out-story" if resumed else "Initializing a new model from scratch",
+        f"Resuming training from {OUT}" if resumed else "Initializing a new model from scratch",
         *optimizer_lines(truth),
         *(["compiling the model... (takes a ~minute)"] if truth.compiled else []),
     )

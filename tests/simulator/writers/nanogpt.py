@@ -26,12 +26,12 @@ def write(truth: Truth, handover: Handover, rng: np.random.Generator) -> Written
     for index, process in enumerate(processes):
         head = _header(truth, handover) if index == 0 else _resume_header(truth)
         lines += [(process.first - 1 if index else -1, text) for _, text in head]
-        evals = evaluation_lines(truth, process)
+        evals = evaluation_lines(process, f"out-{truth.dataset.replace('_', '-')}")
         lines += merged(_iteration_lines(truth, process), evals)
     return Written(lines=lines)
 
 
-def evaluation_lines(truth: Truth, process: Columns) -> list[Line]:
+def evaluation_lines(process: Columns, out: str) -> list[Line]:
     """`step` lines, each followed by the checkpoint that a better validation loss brings."""
     lines: list[Line] = []
     best = float("inf")
@@ -40,7 +40,7 @@ def evaluation_lines(truth: Truth, process: Columns) -> list[Line]:
         if val < best:
             best = val
             if step > process.first:
-                lines.append((step, f"saving checkpoint to out-{truth.dataset.replace('_', '-')}"))
+                lines.append((step, f"saving checkpoint to {out}"))
     return lines
 
 

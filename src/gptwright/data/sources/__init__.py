@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gptwright.data.sources.corpus import Corpus
+from gptwright.data.sources.corpus import Corpus, Reader
 from gptwright.data.sources.hub import HUB_PREFIX, fetch_repository
-from gptwright.data.sources.jsonl import JSONL_SUFFIXES, jsonl_corpus
-from gptwright.data.sources.parquet import PARQUET_SUFFIXES, parquet_corpus
+from gptwright.data.sources.jsonl import JSONL_SUFFIXES, JsonlReader
+from gptwright.data.sources.parquet import PARQUET_SUFFIXES, ParquetReader
 from gptwright.data.sources.pystdlib import pystdlib_corpus
 from gptwright.data.sources.records import RecordOptions, parse_condition
 from gptwright.data.sources.shakespeare import shakespeare_corpus
@@ -98,11 +98,15 @@ def _in_folder(
 
 
 def _of_kind(path: Path, files: list[Path], options: RecordOptions, *, skip_bad: bool) -> Corpus:
+    reader: Reader
     if files[0].name.lower().endswith(PARQUET_SUFFIXES):
-        return parquet_corpus(path, files, options, skip_bad=skip_bad)
-    if files[0].name.lower().endswith(JSONL_SUFFIXES):
-        return jsonl_corpus(path, files, options, skip_bad=skip_bad)
-    return text_corpus(path, skip_bad=skip_bad)
+        reader = ParquetReader(options)
+    elif files[0].name.lower().endswith(JSONL_SUFFIXES):
+        reader = JsonlReader(options)
+    else:
+        return text_corpus(path, skip_bad=skip_bad)
+    root = path if path.is_dir() else path.parent
+    return Corpus(name=path.resolve().name, root=root, files=tuple(files), skip_bad=skip_bad, reader=reader)
 
 
 __all__ = ["NAMED_CORPORA", "RecordOptions", "open_corpus", "parse_condition"]

@@ -103,6 +103,32 @@ class Tally:
         return hashlib.sha256("".join(self.lines).encode("utf-8")).hexdigest()
 
 
+class Content:
+    """What the texts of a unit come to, as they are read.
+
+    Attributes:
+        documents: how many.
+        size: their bytes.
+    """
+
+    def __init__(self) -> None:
+        self.documents = self.size = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, text: str) -> None:
+        """Counts the next text."""
+        encoded = text.encode("utf-8")
+        # With its length, so that two texts are not the same as one that is both.
+        self._digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        self.size += len(encoded)
+        self.documents += 1
+
+    @property
+    def sha256(self) -> str:
+        """Of all texts so far."""
+        return self._digest.hexdigest()
+
+
 class Unit(Protocol):
     """What one process reads at a time. It can be sent to another process."""
 

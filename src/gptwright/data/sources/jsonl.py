@@ -6,7 +6,6 @@ held whole to be understood.
 """
 
 import gzip
-import hashlib
 import io
 import json
 import zlib
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from gptwright.data.sources.corpus import (
     UNIT_BYTES,
+    Content,
     Corpus,
     Document,
     Tally,
@@ -77,8 +77,7 @@ class JsonlUnit:
 
     def read(self, tally: Tally) -> Iterator[Document]:
         """One document a line that has text and fulfils the conditions."""
-        digest = hashlib.sha256()
-        size = documents = 0
+        read = Content()
         try:
             for number, offset, line in self._lines():
                 try:
@@ -88,16 +87,13 @@ class JsonlUnit:
                     continue
                 if text is None:
                     continue
-                encoded = text.encode("utf-8")
-                digest.update(len(encoded).to_bytes(8, "little") + encoded)
-                size += len(encoded)
-                documents += 1
+                read.add(text)
                 yield Document(self.name, text)
         except OSError as error:
             unreadable(self.path, self.name, error).count_or_raise(tally, skip_bad=self.skip_bad)
         except UnusableError as unusable:
             unusable.count_or_raise(tally, skip_bad=self.skip_bad)
-        tally.add(f"{self.name} from {self.start}", size, digest.hexdigest(), documents=documents)
+        tally.add(f"{self.name} from {self.start}", read.size, read.sha256, documents=read.documents)
 
     def _lines(self) -> Iterator[tuple[int, int, bytes | None]]:
         """Number in this unit, offset, and content of each line; None for one that is too long."""
@@ -215,18 +211,6 @@ class JsonlUnit:
                 fix="get the file again, or keep what can be read of it with --skip-bad",
             ),
         )
-
-
-def jsonl_corpus(path: Path, files: list[Path], options: RecordOptions, *, skip_bad: bool) -> Corpus:
-    """The corpus in a JSONL file, or in those of a folder."""
-    root = path if path.is_dir() else path.parent
-    return Corpus(
-        name=path.resolve().name,
-        root=root,
-        files=tuple(files),
-        skip_bad=skip_bad,
-        reader=JsonlReader(options),
-    )
 
 
 def _skip_line(file: BinaryIO) -> int:

@@ -5,7 +5,6 @@ pages streamed from the disk, so that a row group of any size takes little memor
 one row group that is larger than a unit is read alone.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from gptwright.data.sources.corpus import (
     UNIT_BYTES,
+    Content,
     Corpus,
     Document,
     Tally,
@@ -67,19 +67,15 @@ class ParquetUnit:
 
     def read(self, tally: Tally) -> Iterator[Document]:
         """One document a record that has text and fulfils the conditions."""
-        digest = hashlib.sha256()
-        size = documents = 0
+        read = Content()
         where = f"{self.name} row groups {self.groups[0]} to {self.groups[-1]}"
         try:
             for text in self._texts(where, tally):
-                encoded = text.encode("utf-8")
-                digest.update(len(encoded).to_bytes(8, "little") + encoded)
-                size += len(encoded)
-                documents += 1
+                read.add(text)
                 yield Document(self.name, text)
         except UnusableError as unusable:
             unusable.count_or_raise(tally, skip_bad=self.skip_bad)
-        tally.add(where, size, digest.hexdigest(), documents=documents)
+        tally.add(where, read.size, read.sha256, documents=read.documents)
 
     def _texts(self, where: str, tally: Tally) -> Iterator[str]:
         file = _open(self.path, self.name)
@@ -208,16 +204,4 @@ def _not_utf8(path: Path, name: str, error: UnicodeDecodeError) -> UnusableError
             why="guessing an encoding would silently train on wrong characters",
             fix="leave such records out with --skip-bad",
         ),
-    )
-
-
-def parquet_corpus(path: Path, files: list[Path], options: RecordOptions, *, skip_bad: bool) -> Corpus:
-    """The corpus in a Parquet file, or in those of a folder."""
-    root = path if path.is_dir() else path.parent
-    return Corpus(
-        name=path.resolve().name,
-        root=root,
-        files=tuple(files),
-        skip_bad=skip_bad,
-        reader=ParquetReader(options),
     )

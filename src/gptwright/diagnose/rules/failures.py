@@ -13,7 +13,7 @@ from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
 from gptwright.facts import Fact, Origin, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
-from gptwright.record.evidence import Event, EventKind
+from gptwright.record.evidence import Event, EventKind, LogEvidence
 
 # Warnings that people ask about, each with what it means. Sources: the frameworks' own code, as named.
 WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -70,26 +70,11 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None:
         return
-    rows = [(int(log.train.line[i]), int(log.train.step[i])) for i in np.flatnonzero(log.train.loss_is_bad)]
-    rows += [(int(log.evals.line[i]), int(log.evals.step[i])) for i in np.flatnonzero(log.evals.loss_is_bad)]
-    refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
-    # A refused update harms nothing, as long as numbers come after it.
-    last = int(finite.max(initial=0))
-    rows = [(line, step) for line, step in rows if step not in refused or line > last]
+    rows = _bad_losses(reading, log)
     if not rows:
         return
     line, step = min(rows)
-    before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
-    evidence = [logged("loss", "nan", line)]
-    if reading.steps_are_known:
-        evidence.append(logged("step", step, line, unit="steps"))
-    place = f"step {step}" if reading.steps_are_known else f"training line {step}"
-    message = f"The loss is no longer a number from {place} on (line {line})."
-    if len(before):
-        last = int(before[-1])
-        evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
-        place = "step" if reading.steps_are_known else "training line"
-        message += f" The last number is {log.train.loss[last]:.4f} at {place} {log.train.step[last]}."
+    message, evidence = _where_it_began(reading, log, line, step)
     causes = [
         rate_cause(
             reading,
@@ -100,27 +85,6 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     if reading.machine.dtype == "float16":
         evidence += reading.settings.facts("dtype")
         causes.insert(0, Cause("overflow in float16: its largest number is 65,504", Confidence.LIKELY))
-    last_good = [
-        int(s)
-        for s, v in zip(log.evals.step, log.evals.val_loss, strict=True)
-        if np.isfinite(v) and s <= step
-    ]
-    actions = [
-        Action(
-            (
-                f"Go back to the checkpoint of step {last_good[-1]} and continue with a lower learning rate"
-                if last_good and reading.steps_are_known
-                else "Start again with a lower learning rate"
-            ),
-            _half_rate(reading),
-        )
-    ]
-    if (
-        reading.machine.dtype == "float16"
-        and reading.machine.spec is not None
-        and reading.machine.spec.native("bfloat16")
-    ):
-        actions.insert(0, Action("Use bfloat16, which has float32's range.", {"dtype": "bfloat16"}))
     yield finding(
         "non-finite-loss",
         Severity.ERROR,
@@ -128,8 +92,54 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         message,
         evidence,
         causes=causes,
-        actions=actions,
+        actions=_ways_on(reading, log, step),
     )
+
+
+def _bad_losses(reading: Reading, log: LogEvidence) -> list[tuple[int, int]]:
+    """Line and step of every loss that is no number and did harm."""
+    rows = [
+        (int(table.line[i]), int(table.step[i]))
+        for table in (log.train, log.evals)
+        for i in np.flatnonzero(table.loss_is_bad)
+    ]
+    refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
+    # A refused update harms nothing, as long as numbers come after it.
+    last = int(finite.max(initial=0))
+    return [(line, step) for line, step in rows if step not in refused or line > last]
+
+
+def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) -> tuple[str, list[Fact]]:
+    """What to say of the first bad loss and of the last number before it, with both as evidence."""
+    evidence = [logged("loss", "nan", line)]
+    unit = "training line"
+    if reading.steps_are_known:
+        evidence.append(logged("step", step, line, unit="steps"))
+        unit = "step"
+    message = f"The loss is no longer a number from {unit} {step} on (line {line})."
+    before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
+    if len(before):
+        last = int(before[-1])
+        evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
+        message += f" The last number is {log.train.loss[last]:.4f} at {unit} {log.train.step[last]}."
+    return message, evidence
+
+
+def _ways_on(reading: Reading, log: LogEvidence, step: int) -> list[Action]:
+    """How to go on from a loss that is no number since a step."""
+    good = [
+        int(at)
+        for at, loss in zip(log.evals.step, log.evals.val_loss, strict=True)
+        if np.isfinite(loss) and at <= step
+    ]
+    again = "Start again with a lower learning rate"
+    if good and reading.steps_are_known:
+        again = f"Go back to the checkpoint of step {good[-1]} and continue with a lower learning rate"
+    actions = [Action(again, _half_rate(reading))]
+    machine = reading.machine
+    if machine.dtype == "float16" and machine.spec is not None and machine.spec.native("bfloat16"):
+        actions.insert(0, Action("Use bfloat16, which has float32's range.", {"dtype": "bfloat16"}))
+    return actions
 
 
 def _half_rate(reading: Reading) -> dict[str, float]:

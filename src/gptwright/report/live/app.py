@@ -1,7 +1,7 @@
 """The live page's server: what it answers to which address.
 
     /                   the page
-    /assets/NAME        its script and style
+    /assets/NAME        its scripts and styles
     /events[?run=ID]    server-sent events: the list of runs, and one run with its curves, when they change
     POST /diagnose      a pasted log and config → the diagnosis, as `diagnose --json` prints it
 
@@ -30,7 +30,7 @@ from gptwright.report.live.stream import Stream
 SCRIPT, STYLE_SHEET = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 # The charts and their style are the report's.
 SHARED_ASSETS = {**dict.fromkeys(CHART_SCRIPTS, SCRIPT), STYLE: STYLE_SHEET}
-ASSETS = {"watch.css": STYLE_SHEET, "watch.js": SCRIPT}
+ASSETS = {"watch.css": STYLE_SHEET, "watch.js": SCRIPT, "pasted.js": SCRIPT}
 # A browser opens one connection a page; more than this is not a person.
 MOST_PAGES = 32
 QUIET_SECONDS = 15.0
