@@ -74,22 +74,16 @@ static void take_turned(const task *of, const bf16 *from, i64 row, bf16 *to, flo
             scaled[d] = wide(from[d]) * inverse[t];
         if (of->own)
             turn(scaled, turned, of->own + t * D, of->others + t * D, 0, D);
-        const float *made = of->own ? turned : scaled;
         to[of->even - 1] = 0;
-#pragma omp simd
-        for (i64 d = 0; d < D; d++)
-            to[d] = narrow(made[d]);
+        narrow_all(of->own ? turned : scaled, to, D);
     }
 }
 
 /* Gradients [count, D], rounded, to rows that lie `row` elements apart. */
 static void give_rows(const task *of, const float *gradient, bf16 *to, i64 row, i64 count)
 {
-    for (i64 t = 0; t < count; t++) {
-#pragma omp simd
-        for (i64 d = 0; d < of->D; d++)
-            to[t * row + d] = narrow(gradient[t * of->D + d]);
-    }
+    for (i64 t = 0; t < count; t++)
+        narrow_all(gradient + t * of->D, to + t * row, of->D);
 }
 
 /* The same of tokens from `first` on, brought back through what made them of the rows. */
@@ -233,33 +227,35 @@ static void softmax(const task *of, block at, float *scores, bf16 *weights, floa
         }
 #pragma omp simd
         for (i64 k = 0; k < looked; k++)
-            to[k] = narrow(row[k] * share);
+            row[k] *= share;
+        narrow_all(row, to, looked);
         memset(to + looked, 0, BEYOND * sizeof(bf16));
         logarithms[r] = largest[r] * scale + logf(sums[r]);
     }
 }
 
 /* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of the
- * weights; `along` is their product with the weights. Both are 0 a little beyond. */
-static inline void softmax_back(const task *of, float *scores, const float *g, bf16 *weights, bf16 *gradient,
-                                i64 seen, float scale, float logarithm, float along, uint32_t place)
+ * weights; `along` is their product with the weights. Both are 0 a little beyond. Scores and g are used up. */
+static inline void softmax_back(const task *of, float *scores, float *g, bf16 *weights, bf16 *gradient, i64 seen,
+                                float scale, float logarithm, float along, uint32_t place)
 {
     i64 looked = looked_at(scores, seen);
     if (of->dropped) {
 #pragma omp simd
         for (i64 k = 0; k < looked; k++) {
             float p = exponential(scores[k] * scale - logarithm), stays = kept(of, place + (uint32_t)k);
-            weights[k] = narrow(p * stays);
-            gradient[k] = narrow(p * (g[k] * stays - along) * scale);
+            scores[k] = p * stays;
+            g[k] = p * (g[k] * stays - along) * scale;
         }
     } else {
 #pragma omp simd
         for (i64 k = 0; k < looked; k++) {
-            float p = exponential(scores[k] * scale - logarithm);
-            weights[k] = narrow(p);
-            gradient[k] = narrow(p * (g[k] - along) * scale);
+            scores[k] = exponential(scores[k] * scale - logarithm);
+            g[k] = scores[k] * (g[k] - along) * scale;
         }
     }
+    narrow_all(scores, weights, looked);
+    narrow_all(g, gradient, looked);
     memset(weights + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
     memset(gradient + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
 }

@@ -17,10 +17,6 @@
 
 #include <stdlib.h>
 
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
-
 enum { ROWS = 6, LANES = 16, VECTORS = 4, WIDTH = LANES * VECTORS, TALL = 8 * ROWS };
 
 /* What is done with a tile's sums: rounded to bfloat16, put as they are, or added to what is there. */
@@ -45,10 +41,6 @@ typedef struct {
     i64 row;
     int is_wide;
 } source;
-
-static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
-
-static inline i64 multiple(i64 count, i64 of) { return (count + of - 1) / of * of; }
 
 static inline uint32_t pair_of(bf16 even, bf16 odd) { return even | (uint32_t)odd << 16; }
 

@@ -24,45 +24,78 @@ static inline float normal(float x, float bell)
 
 static inline float bell_of(float x) { return exponential(-0.5f * x * x); }
 
+/* Elements whose results are rounded together. */
+enum { PIECE = 256 };
+
 /* y = gelu(x). */
 void gelu(const bf16 *x, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
-    for (i64 i = 0; i < count; i++) {
-        float v = wide(x[i]);
-        y[i] = narrow(v * normal(v, bell_of(v)));
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
+    for (i64 begin = 0; begin < count; begin += PIECE) {
+        const bf16 *in = x + begin;
+        i64 size = least(PIECE, count - begin);
+        float made[PIECE];
+#pragma omp simd
+        for (i64 i = 0; i < size; i++) {
+            float v = wide(in[i]);
+            made[i] = v * normal(v, bell_of(v));
+        }
+        narrow_all(made, y + begin, size);
     }
 }
 
 /* y = gelu(x) again; g, the gradient of y, becomes that of x. */
 void gelu_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
-    for (i64 i = 0; i < count; i++) {
-        float v = wide(x[i]), bell = bell_of(v), below = normal(v, bell);
-        y[i] = narrow(v * below);
-        g[i] = narrow(wide(g[i]) * (below + v * bell * 0.39894228f));
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
+    for (i64 begin = 0; begin < count; begin += PIECE) {
+        const bf16 *in = x + begin, *gradient = g + begin;
+        i64 size = least(PIECE, count - begin);
+        float made[PIECE], back[PIECE];
+#pragma omp simd
+        for (i64 i = 0; i < size; i++) {
+            float v = wide(in[i]), bell = bell_of(v), below = normal(v, bell);
+            made[i] = v * below;
+            back[i] = wide(gradient[i]) * (below + v * bell * 0.39894228f);
+        }
+        narrow_all(made, y + begin, size);
+        narrow_all(back, g + begin, size);
     }
 }
+
+static inline float above_zero(float x) { return x < 0.0f ? 0.0f : x; }
 
 /* y = max(x, 0)^2. */
 void relu2(const bf16 *x, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
-    for (i64 i = 0; i < count; i++) {
-        float v = wide(x[i]), above = v < 0.0f ? 0.0f : v;
-        y[i] = narrow(above * above);
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
+    for (i64 begin = 0; begin < count; begin += PIECE) {
+        const bf16 *in = x + begin;
+        i64 size = least(PIECE, count - begin);
+        float made[PIECE];
+#pragma omp simd
+        for (i64 i = 0; i < size; i++)
+            made[i] = above_zero(wide(in[i])) * above_zero(wide(in[i]));
+        narrow_all(made, y + begin, size);
     }
 }
 
 /* y = max(x, 0)^2 again; g, the gradient of y, becomes that of x. */
 void relu2_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
 {
-#pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
-    for (i64 i = 0; i < count; i++) {
-        float v = wide(x[i]), above = v < 0.0f ? 0.0f : v;
-        y[i] = narrow(above * above);
-        g[i] = narrow(wide(g[i]) * 2.0f * above);
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
+    for (i64 begin = 0; begin < count; begin += PIECE) {
+        const bf16 *in = x + begin, *gradient = g + begin;
+        i64 size = least(PIECE, count - begin);
+        float made[PIECE], back[PIECE];
+#pragma omp simd
+        for (i64 i = 0; i < size; i++) {
+            float above = above_zero(wide(in[i]));
+            made[i] = above * above;
+            back[i] = wide(gradient[i]) * 2.0f * above;
+        }
+        narrow_all(made, y + begin, size);
+        narrow_all(back, g + begin, size);
     }
 }
 
@@ -94,6 +127,36 @@ void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
         sum[i] = x[i] + wide(branch[i]);
 }
 
+/* Rows that a norm takes in passes of their own, because one alone would have the CPU wait for each of its sums. */
+enum { TOGETHER = 8 };
+
+/* Means of rows [count, C], and reciprocal deviations; without means, an RMS norm, these are of the numbers
+ * themselves. */
+static inline void find_statistics(const float *x, float *means, float *inverses, i64 count, i64 C, int centered,
+                                   float epsilon)
+{
+    for (i64 r = 0; r < count; r++) {
+        const float *in = x + r * C;
+        float sum = 0.0f;
+        if (centered) {
+#pragma omp simd reduction(+ : sum)
+            for (i64 c = 0; c < C; c++)
+                sum += in[c];
+        }
+        means[r] = sum / (float)C;
+    }
+    for (i64 r = 0; r < count; r++) {
+        const float *in = x + r * C;
+        float mean = means[r], square = 0.0f;
+#pragma omp simd reduction(+ : square)
+        for (i64 c = 0; c < C; c++)
+            square += (in[c] - mean) * (in[c] - mean);
+        inverses[r] = square;
+    }
+    for (i64 r = 0; r < count; r++)
+        inverses[r] = 1.0f / sqrtf(inverses[r] / (float)C + epsilon);
+}
+
 /* y = norm(x), or with a branch sum = x + branch and y = norm(sum): a layer norm with weight and perhaps bias,
  * or without a weight an RMS norm. [R, C]; statistics [2, R]: means, which an RMS norm leaves at 0, and
  * reciprocal deviations. */
@@ -101,42 +164,35 @@ void norm(const float *x, const bf16 *branch, const float *weight, const float *
           float *statistics, i64 R, i64 C, float epsilon, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
-    for (i64 r = 0; r < R; r++) {
-        const float *in = x + r * C;
-        bf16 *out = y + r * C;
+    for (i64 first = 0; first < R; first += TOGETHER) {
+        i64 count = least(TOGETHER, R - first);
+        const float *in = (branch ? sum : x) + first * C;
         if (branch) {
-            const bf16 *added = branch + r * C;
-            float *to = sum + r * C;
+            const float *before = x + first * C;
+            const bf16 *added = branch + first * C;
+            float *to = sum + first * C;
 #pragma omp simd
-            for (i64 c = 0; c < C; c++)
-                to[c] = in[c] + wide(added[c]);
-            in = to;
+            for (i64 i = 0; i < count * C; i++)
+                to[i] = before[i] + wide(added[i]);
         }
-        float mean = 0.0f, square = 0.0f;
-        if (weight) {
-#pragma omp simd reduction(+ : mean)
-            for (i64 c = 0; c < C; c++)
-                mean += in[c];
-            mean /= (float)C;
-        }
-#pragma omp simd reduction(+ : square)
-        for (i64 c = 0; c < C; c++)
-            square += (in[c] - mean) * (in[c] - mean);
-        float inverse = 1.0f / sqrtf(square / (float)C + epsilon);
-        statistics[r] = mean;
-        statistics[R + r] = inverse;
-        if (!weight) {
+        find_statistics(in, statistics + first, statistics + R + first, count, C, weight != NULL, epsilon);
+        for (i64 r = 0; r < count; r++, in += C) {
+            bf16 *out = y + (first + r) * C;
+            float mean = statistics[first + r], inverse = statistics[R + first + r], made[C];
+            if (!weight) {
 #pragma omp simd
-            for (i64 c = 0; c < C; c++)
-                out[c] = narrow(in[c] * inverse);
-        } else if (!bias) {
+                for (i64 c = 0; c < C; c++)
+                    made[c] = in[c] * inverse;
+            } else if (!bias) {
 #pragma omp simd
-            for (i64 c = 0; c < C; c++)
-                out[c] = narrow((in[c] - mean) * inverse * weight[c]);
-        } else {
+                for (i64 c = 0; c < C; c++)
+                    made[c] = (in[c] - mean) * inverse * weight[c];
+            } else {
 #pragma omp simd
-            for (i64 c = 0; c < C; c++)
-                out[c] = narrow((in[c] - mean) * inverse * weight[c] + bias[c]);
+                for (i64 c = 0; c < C; c++)
+                    made[c] = (in[c] - mean) * inverse * weight[c] + bias[c];
+            }
+            narrow_all(made, out, C);
         }
     }
 }
@@ -185,12 +241,8 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
                 for (i64 c = 0; c < C; c++)
                     out[c] += passed[c];
             }
-            if (dbranch) {
-                bf16 *to = dbranch + r * C;
-#pragma omp simd
-                for (i64 c = 0; c < C; c++)
-                    to[c] = narrow(out[c]);
-            }
+            if (dbranch)
+                narrow_all(out, dbranch + r * C, C);
         }
 #pragma omp barrier
 #pragma omp single
@@ -209,7 +261,7 @@ void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
     enum { COLUMNS = 64 };
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
     for (i64 begin = 0; begin < C; begin += COLUMNS) {
-        i64 count = C - begin < COLUMNS ? C - begin : COLUMNS;
+        i64 count = least(COLUMNS, C - begin);
         float own[COLUMNS] = {0.0f};
         for (i64 r = 0; r < R; r++) {
             const bf16 *row = x + r * C + begin;
@@ -246,9 +298,14 @@ void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V
         if (!gradient)
             continue;
         float each = share / sum, own = exponential(at - largest) * each - share;
+        for (i64 begin = 0; begin < V; begin += PIECE) {
+            i64 size = least(PIECE, V - begin);
+            float made[PIECE];
 #pragma omp simd
-        for (i64 v = 0; v < V; v++)
-            l[v] = narrow(exponential(wide(l[v]) - largest) * each);
+            for (i64 v = 0; v < size; v++)
+                made[v] = exponential(wide(l[begin + v]) - largest) * each;
+            narrow_all(made, l + begin, size);
+        }
         l[targets[r]] = narrow(own);
     }
 }
