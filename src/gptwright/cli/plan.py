@@ -128,7 +128,10 @@ def _judged(
     known = {**facts, "vocab_size": plan.vocabulary}
     if plan.train_tokens is not None:
         known["train_tokens"] = plan.train_tokens
-    diagnosis = judge_plan(read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step()))
+    solved = {name for name in FIELDS if getattr(plan.config, name) != getattr(loaded.config, name)}
+    overridden = solved | {name for name, source in loaded.sources.items() if source == "option"}
+    reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
+    diagnosis = judge_plan(reading, overridden=overridden)
     return diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
 
 
