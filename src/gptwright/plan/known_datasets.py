@@ -6,12 +6,17 @@ prepare.py in nanoGPT's data folder, which print these counts.
 
 from collections.abc import Mapping
 
+from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.facts import Fact, tabled
 
 SIZES: Mapping[str, Mapping[str, int]] = {
     "shakespeare_char": {"train_tokens": 1_003_854, "val_tokens": 111_540, "vocab_size": 65},
-    "shakespeare": {"train_tokens": 301_966, "val_tokens": 36_059},
-    "openwebtext": {"train_tokens": 9_035_582_198, "val_tokens": 4_434_897},
+    "shakespeare": {"train_tokens": 301_966, "val_tokens": 36_059, "vocab_size": GPT2_PADDED_VOCABULARY},
+    "openwebtext": {
+        "train_tokens": 9_035_582_198,
+        "val_tokens": 4_434_897,
+        "vocab_size": GPT2_PADDED_VOCABULARY,
+    },
 }
 
 

@@ -11,18 +11,22 @@ from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
-from gptwright.arithmetic.reference import LossBand, expected_loss
+from gptwright.arithmetic.reference import LossBand, dataset_family, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, assumed, configured, derived
+from gptwright.facts import Fact, Origin, assumed, configured, derived, tabled
 from gptwright.findings import Unknown
 from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.hardware.step_time import Work
+from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 from gptwright.plan.known_datasets import known_facts
+
+# Web text whose usual scripts make tokens of it with GPT-2's tokenizer.
+CUT_BY_GPT2 = ("fineweb", "fineweb-edu", "openwebtext")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +86,15 @@ class Plan:
 
     @property
     def mfu(self) -> tuple[float, float, float] | None:
-        """Share of the devices' peak: low, likely, high."""
+        """Share of the devices' peak: low, likely, high.
+
+        At most 1: a CPU's peak in bfloat16 is only known to be at least so much, and its band may go beyond.
+        """
         if self.speed is None or self.device.peak is None:
             return None
         scale = self.shape.flops_per_token() / (self.device.peak.number * self.device.count)
-        return (self.speed.low * scale, self.speed.likely * scale, self.speed.high * scale)
+        speed = self.speed
+        return min(1.0, speed.low * scale), min(1.0, speed.likely * scale), min(1.0, speed.high * scale)
 
     @property
     def joules(self) -> float | None:
@@ -121,8 +129,8 @@ def make_plan(
     facts = {**known_facts(str(facts["dataset"].value) if "dataset" in facts else config.dataset), **facts}
     vocabulary = _vocabulary(config, facts, sources)
     shape = ModelShape.of(config, int(vocabulary.number))
-    count = int(facts["device_count"].number) if "device_count" in facts else 1
     name = str(facts["device"].value) if "device" in facts else None
+    count = int(facts["device_count"].number) if "device_count" in facts else devices_in(name or "") or 1
     device = plan_device(config, name=name, count=count, peak=facts.get("peak_flops"))
     memory, fits, largest = _memory(config, shape, device)
     tokens = config.sequences_per_step * config.block_size * config.max_iters
@@ -151,7 +159,7 @@ def make_plan(
         tokens=tokens,
         train_tokens=train_tokens,
         loss=loss,
-        unknown=_unknown(device, train_tokens, loss, speed),
+        unknown=(*_unknown_vocabulary(config, vocabulary), *_unknown(device, train_tokens, loss, speed)),
     )
 
 
@@ -165,6 +173,12 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
         return configured("vocab_size", config.vocab_size, place=sources.get("vocab_size", ""))
     if "vocab_size" in facts:
         return facts["vocab_size"]
+    family = dataset_family(config.dataset)
+    if family in CUT_BY_GPT2:
+        reason = (
+            f"GPT-2's tokenizer, which {family} is cut by in llm.c, build-nanogpt and modded-nanogpt, padded"
+        )
+        return tabled("vocab_size", GPT2_PADDED_VOCABULARY, family, reason)
     reason = "nothing says it; GPT-2's 50,257 padded to a multiple of 64, as nanoGPT does"
     return assumed("vocab_size", GPT2_PADDED_VOCABULARY, reason)
 
@@ -224,6 +238,17 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
     )
 
 
+def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown, ...]:
+    """That the vocabulary is a guess, where nothing says it and no script is known to make the data."""
+    if vocabulary.origin is not Origin.ASSUMED:
+        return ()
+    missing = (
+        f"--vocab-size N, or the prepared dataset: {vocabulary.text} is assumed for {config.dataset!r}, and"
+        " parameters, memory and speed follow from it"
+    )
+    return (Unknown("How large is the vocabulary?", missing),)
+
+
 def _unknown(
     device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
 ) -> tuple[Unknown, ...]:
@@ -232,6 +257,9 @@ def _unknown(
         missing = f"{device.remark}; on that machine, gptwright plan --measure"
         fits = ", and does it fit" if device.memory is None else ""
         unknown.append(Unknown(f"How fast will it be{fits}?", missing))
+    elif device.memory is None:
+        missing = f"the machine's memory, behind the name: --device '{device.name.text} 16GB'"
+        unknown.append(Unknown("Does it fit?", missing))
     if train_tokens is None:
         unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
     if loss is None:
