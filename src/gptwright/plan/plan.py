@@ -14,6 +14,7 @@ from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, tra
 from gptwright.arithmetic.reference import LossBand, dataset_family, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
+from gptwright.config.known_datasets import known_facts
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, assumed, configured, derived, tabled
@@ -23,7 +24,6 @@ from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
-from gptwright.plan.known_datasets import known_facts
 
 # Web text whose usual scripts make tokens of it with GPT-2's tokenizer.
 CUT_BY_GPT2 = ("fineweb", "fineweb-edu", "openwebtext")

@@ -8,6 +8,9 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
 
+# How the reasons end for which no two values can be held side by side.
+STEP_NOT_KNOWN, NOTHING_IN_COMMON = "holds is not known", "have no stretch in common"
+
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     """Why the two losses are not the same quantity; empty where they are."""
@@ -37,8 +40,8 @@ def why_apart(a: Reading, b: Reading) -> str:
     """Why no two values of the curves can be held side by side."""
     unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
     if len(unknown) == 1:
-        return f"how many tokens a step of {unknown[0]} holds is not known"
-    return "their evaluations have no stretch in common"
+        return f"how many tokens a step of {unknown[0]} {STEP_NOT_KNOWN}"
+    return f"their evaluations {NOTHING_IN_COMMON}"
 
 
 def remarks(a: Reading, b: Reading) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Datasets that nanoGPT's own scripts prepare, whose sizes are the same for everybody.
 
-They let a plan for nanoGPT's configs be exact before the data is there. Source: the readme.md beside each
-prepare.py in nanoGPT's data folder, which print these counts.
+They let a plan for nanoGPT's configs be exact before the data is there, and tell the passes of a run of which
+only the tokens of a step are said. Source: the readme.md beside each prepare.py in nanoGPT's data folder,
+which print these counts.
 """
 
 from collections.abc import Mapping
