@@ -185,6 +185,18 @@ class TestRisingValidation:
         )
         assert {"periodic-validation", "overfitting"} & found(run).keys() == {"periodic-validation"}
 
+    def test_what_rounding_makes_of_a_slope_is_no_swing(self, tmp_path: Path) -> None:
+        """Three places of a loss that rises by 0.0167 an evaluation: 0.017, 0.017, 0.016, and so on."""
+        lines = [
+            f"Ep {step // 52 + 1}, Step {step:06d}, Train: {9.5 * math.exp(-step / 180):.3f},"
+            f" Val: {6.0 + 3.6 * math.exp(-step / 20) + step / 900:.3f}, Step tok/sec: 12500, Avg tok/sec: 12500"
+            for step in range(0, 780, 15)
+        ]
+        (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+        findings = found(tmp_path)
+        assert {"periodic-validation", "overfitting"} & findings.keys() == {"overfitting"}
+        assert "step 105 with 6.1360" in findings["overfitting"].message
+
 
 class TestLinesWithoutSteps:
     """Trainer's dicts without their progress bar: the order of lines is no step."""

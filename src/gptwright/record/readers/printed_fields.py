@@ -61,6 +61,13 @@ SPEED_BEHIND = re.compile(
     r"(?<![\w.,])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])? ?tok(?:en)?s?/s(?:ec)?(?![a-z])"
     r"(?!\s{0,3}[:=])"
 )
+# Tokens since the start, by the names that loops give them; a rate has a slash or a "per" behind.
+TOKENS_SEEN = re.compile(
+    r"(?<![a-z/])(?:(?:num_)?(?:input_)?tok(?:en)?s?[ _](?:seen|trained|processed|consumed|so far)"
+    r"|(?:trained|seen|total|processed|consumed|cumulative)[ _]tok(?:en)?s?|n_tokens)"
+    rf"{BETWEEN}((?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}})(?:\.\d{{1,12}})?) ?([kKMB])?(?![\w.]*[\w/%])",
+    re.IGNORECASE,
+)
 STEP_TIME = re.compile(
     r"(?<![a-z])(?:dt|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
     r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
@@ -80,11 +87,12 @@ ELAPSED = re.compile(
 POWER_WITHIN, LARGEST_POWER = 0.02, 30.0
 # A time of day stands at the front, behind a date at most.
 LONGEST_STAMP = 30
-SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
+SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
 VALIDATING = re.compile(
-    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation) (?!loss)", re.IGNORECASE
+    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)",
+    re.IGNORECASE,
 )
 VALIDATION = frozenset(
     (
@@ -185,7 +193,9 @@ def printed(text: str) -> Printed:
     step = STEP.search(text) or CLOCKED.search(text) or COUNTED.search(text)
     if step is None:
         rest = text[epoch.end() :] if epoch is not None else text
-        step = BATCH.search(rest) or BAR.search(rest) or PAIR.search(rest)
+        # The bar of an evaluation counts its own batches.
+        bar = None if VALIDATING.search(text) and not said.has_loss else BAR.search(rest)
+        step = BATCH.search(rest) or bar or (PAIR.search(rest) if bar is None else None)
         said.step_of_bar = step is not None
     if step is not None:
         done, of = [*filter(None, step.groups()), None][:2]
@@ -241,6 +251,14 @@ def gradient_norm(text: str) -> float:
 def tokens_per_second(text: str) -> float:
     """The speed that a line prints; NaN where it prints none."""
     found = SPEED_NAMED.search(text) or SPEED_BEHIND.search(text)
+    if found is None:
+        return math.nan
+    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
+
+
+def tokens_seen(text: str) -> float:
+    """Tokens since the start of the run that a line prints; NaN where it prints none."""
+    found = TOKENS_SEEN.search(text)
     if found is None:
         return math.nan
     return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
