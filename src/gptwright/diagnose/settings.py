@@ -8,9 +8,9 @@ no value.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import Ingredients
-from gptwright.config.known_datasets import known_facts
 from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.facts import Fact, assumed, derived
 from gptwright.record.evidence import RunEvidence
@@ -38,9 +38,12 @@ def _of_data(
     """What nanoGPT's own script makes of the dataset that is named, unless the run has another vocabulary."""
     name = stated.get("dataset") or logged.get("dataset") or given.get("dataset")
     known = known_facts(str(name.value)) if name is not None else {}
+    usual = usual_vocabulary(str(name.value)) if name is not None else None
     rows = stated.get("vocab_size") or logged.get("vocab_size") or given.get("vocab_size")
-    if not known or rows is None or rows.value is None:
-        return known
+    if rows is None or rows.value is None:
+        return ({"vocab_size": usual} if usual is not None else {}) | known
+    if not known:
+        return {}
     same = {rows.value, known["vocab_size"].value} <= {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}
     return known if same or rows.value == known["vocab_size"].value else {}
 

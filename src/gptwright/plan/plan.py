@@ -10,23 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.cut import passes_per_process
+from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
-from gptwright.arithmetic.reference import LossBand, dataset_family, expected_loss
+from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
-from gptwright.config.known_datasets import known_facts
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin, assumed, configured, derived, tabled
+from gptwright.facts import Fact, Origin, assumed, configured, derived
 from gptwright.findings import Unknown
 from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
-
-# Web text whose usual scripts make tokens of it with GPT-2's tokenizer.
-CUT_BY_GPT2 = ("fineweb", "fineweb-edu", "openwebtext")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +170,9 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
         return configured("vocab_size", config.vocab_size, place=sources.get("vocab_size", ""))
     if "vocab_size" in facts:
         return facts["vocab_size"]
-    family = dataset_family(config.dataset)
-    if family in CUT_BY_GPT2:
-        reason = (
-            f"GPT-2's tokenizer, which {family} is cut by in llm.c, build-nanogpt and modded-nanogpt, padded"
-        )
-        return tabled("vocab_size", GPT2_PADDED_VOCABULARY, family, reason)
+    usual = usual_vocabulary(config.dataset)
+    if usual is not None:
+        return usual
     reason = "nothing says it; GPT-2's 50,257 padded to a multiple of 64, as nanoGPT does"
     return assumed("vocab_size", GPT2_PADDED_VOCABULARY, reason)
 

@@ -7,6 +7,7 @@ which print these counts.
 
 from collections.abc import Mapping
 
+from gptwright.arithmetic.reference_curves import dataset_family
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.facts import Fact, tabled
 
@@ -19,6 +20,19 @@ SIZES: Mapping[str, Mapping[str, int]] = {
         "vocab_size": GPT2_PADDED_VOCABULARY,
     },
 }
+
+
+# Web text whose usual scripts make tokens of it with GPT-2's tokenizer.
+CUT_BY_GPT2 = ("fineweb", "fineweb-edu", "openwebtext")
+
+
+def usual_vocabulary(dataset: str) -> Fact | None:
+    """The rows that a model has for a dataset which is usually cut by GPT-2's tokenizer; None for others."""
+    family = dataset_family(dataset)
+    if family is None or family not in CUT_BY_GPT2:
+        return None
+    reason = f"GPT-2's, which nanoGPT, llm.c and build-nanogpt cut {family} by, padded to 64 rows"
+    return tabled("vocab_size", GPT2_PADDED_VOCABULARY, family, reason)
 
 
 def known_facts(dataset: str) -> dict[str, Fact]:
