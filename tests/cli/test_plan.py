@@ -141,3 +141,37 @@ def test_a_vocabulary_that_nothing_says_carries_no_finding(plan: Planned, tmp_pa
     assert "How large is the vocabulary?" not in [item["question"] for item in said["unknown"]]
     config.write_text(config.read_text().replace("chess", "openwebtext"))
     assert "embedding-heavy" in ids(plan(str(config), "--device", "RTX 4070"))
+
+
+def test_hours_are_those_of_the_batch_that_fits(plan: Planned) -> None:
+    for wish in (("--fit",), ()):
+        document = plan("--params", "350M", "--hours", "24", "--device", "RTX 4070", *wish)
+        assert document["memory"]["fits"] is True
+        assert document["schedule"]["seconds"]["likely"] == pytest.approx(24 * 3600, rel=0.01)
+
+
+def test_a_model_that_fits_at_no_batch_is_still_planned(plan: Planned) -> None:
+    document = plan("--params", "1e9", "--hours", "24", "--device", "RTX 4070")
+    assert document["memory"]["fits"] is False
+    assert "does-not-fit" in ids(document)
+
+
+@pytest.mark.parametrize(
+    ("options", "batch"),
+    [
+        (("--batch_size=1", "--gradient_accumulation_steps=1"), (1, 1)),
+        (("--batch_size=16", "--tokens_per_step=524288"), (16, 32)),
+        (("--batch_size=16",), (16, 30)),
+    ],
+)
+def test_an_option_replaces_what_a_preset_says_in_another_way(
+    plan: Planned, options: tuple[str, ...], batch: tuple[int, int]
+) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 4090", *options)["batch"]
+    assert (document["micro_batch"], document["gradient_accumulation_steps"]) == batch
+
+
+def test_a_folder_that_is_called_as_nanogpts_data_is_that(plan: Planned, tmp_path: Path) -> None:
+    document = plan("shakespeare-char-cpu", f"--dataset={tmp_path}/shakespeare_char", "--device", "RTX 4070")
+    assert document["parameters"]["nanogpt"] == 795_904
+    assert document["schedule"]["epochs"] == pytest.approx(1.53, rel=0.01)

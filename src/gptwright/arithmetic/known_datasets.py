@@ -5,6 +5,7 @@ only the tokens of a step are said. Source: the readme.md beside each prepare.py
 which print these counts.
 """
 
+import re
 from collections.abc import Mapping
 
 from gptwright.arithmetic.reference_curves import dataset_family
@@ -36,7 +37,8 @@ def usual_vocabulary(dataset: str) -> Fact | None:
 
 
 def known_facts(dataset: str) -> dict[str, Fact]:
-    """Tokens and vocabulary of a dataset by nanoGPT's name; empty for any other."""
+    """Tokens and vocabulary of a dataset by nanoGPT's name, or of a folder called so; empty for any other."""
+    dataset = re.split(r"[/\\]", dataset.rstrip("/\\"))[-1]
     reason = f"what nanoGPT's data/{dataset}/prepare.py makes"
     return {
         name: tabled(name, value, "nanoGPT data", reason, unit="" if name == "vocab_size" else "tokens")

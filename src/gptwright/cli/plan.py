@@ -56,7 +56,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
     from gptwright.files import replace_text, unwritable_as_error
-    from gptwright.plan.backwards import Targets, solve
+    from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
@@ -79,7 +79,10 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         parameters=given["params"],
     )
     solved = solve(loaded.config, planner, targets, choose_model=not sources)
-    plan = planner(fit(solved.plan)) if given["fit"] else solved.plan
+    plan = solved.plan
+    if given["fit"]:
+        # Another cut has another speed, and hours make other steps of it.
+        plan = planner(relengthen(fit(plan), planner, targets, choose_model=not sources))
     trials = []
     if given["measure"]:
         from gptwright.train.measure import measure

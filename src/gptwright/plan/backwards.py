@@ -17,6 +17,7 @@ from gptwright.arithmetic.scaling import BESIROGLU, MOST_PASSES, effective_token
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
+from gptwright.plan.batch import fit
 from gptwright.plan.plan import Plan
 
 Planner = Callable[[TrainConfig], Plan]
@@ -78,11 +79,20 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
     start = config
     if targets.parameters is not None:
         config = _nearest_shape(config, planner, targets.parameters)
+        plan = planner(config)
+        if choose_model and plan.fits is False and plan.largest_micro_batch:
+            # Nobody chose the batch either, so it is no larger than what fits.
+            config = fit(plan)
     elif choose_model and targets.hours is not None:
         config = _best_shape(config, planner, targets.hours)
     config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
     return Solved(config, plan, _changes(start, plan, targets))
+
+
+def relengthen(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> TrainConfig:
+    """The same config with the steps that the targets give it now, as after a cut of its batch."""
+    return _with_length(config, planner, targets, as_the_text_allows=choose_model)
 
 
 def _shapes(config: TrainConfig) -> list[TrainConfig]:

@@ -161,6 +161,16 @@ class TestClaims:
         assert "max_iters = 5,000" in found(run)["stale-comment"].message
 
 
+class TestLongContexts:
+    def test_half_of_the_attention_that_an_mfu_counts_is_not_done(self, tmp_path: Path) -> None:
+        """6 layers of 384 at 8,192 tokens: 406 MFLOP a token by the convention, 293 done: 0.72 of it."""
+        settings = WEB | {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 8192, "batch_size": 2}
+        facts = {"device": "RTX 4090"}
+        for name, share, impossible in (("a", 1.2, False), ("b", 1.6, True)):
+            run = write_run(tmp_path / name, settings, facts, web_loss, tflops=share * 165.2, last=500)
+            assert ("impossible-throughput" in found(run)) is impossible
+
+
 class TestRisingValidation:
     def test_nothing_is_memorized_within_the_first_pass(self, tmp_path: Path) -> None:
         def rising(step: float) -> float:
