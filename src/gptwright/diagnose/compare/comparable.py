@@ -1,8 +1,7 @@
 """Whether the losses of two runs are the same quantity, and what to keep in mind if they are."""
 
-from gptwright.arithmetic.reference import dataset_family
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
-from gptwright.diagnose.compare.changes import setting
+from gptwright.diagnose.compare.changes import same_corpus, setting
 from gptwright.diagnose.compare.points import loss_curves
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
@@ -21,7 +20,7 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
         reasons.append("different vocabulary: a token is another amount of text")
     datasets = setting(a, "dataset"), setting(b, "dataset")
-    if None not in datasets and not _same_corpus(str(datasets[0]), str(datasets[1])):
+    if None not in datasets and not same_corpus(str(datasets[0]), str(datasets[1])):
         reasons.append(f"different data: {datasets[0]} and {datasets[1]}")
     splits = setting(a, "val_tokens"), setting(b, "val_tokens")
     if not reasons and None not in splits and splits[0] != splits[1]:
@@ -62,8 +61,3 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
 
 def _both_validate(a: Reading, b: Reading) -> bool:
     return len(val_loss(a)) > 0 and len(val_loss(b)) > 0
-
-
-def _same_corpus(a: str, b: str) -> bool:
-    families = dataset_family(a), dataset_family(b)
-    return a == b or (families[0] is not None and families[0] == families[1])

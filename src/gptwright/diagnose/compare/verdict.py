@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gptwright import units
-from gptwright.diagnose.compare.changes import differences
+from gptwright.diagnose.compare.changes import fields_of, idle_changes
 from gptwright.diagnose.compare.comparable import NOTHING_IN_COMMON, STEP_NOT_KNOWN
 from gptwright.diagnose.compare.outcome import Point, Verdict
 from gptwright.diagnose.compare.points import loss_curves, same_curve
@@ -143,16 +143,17 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
 def _credit(both: SideBySide) -> str:
     """What the difference may be credited to, as far as the settings are known."""
     if both.changed:
-        return f"only {both.changed[0]} was changed"
+        thing = both.changed[0]
+        fields = fields_of(thing, *both.runs)
+        told = f" ({', '.join(fields)})" if fields and thing.replace(" ", "_") not in fields else ""
+        return f"only {thing} was changed{told}"
     named = zip("ab", both.runs, strict=True)
     unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
     if unknown:
         return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
-    idle = ", ".join(dict.fromkeys(change.field for change in differences(*both.runs)))
+    idle = ", ".join(idle_changes(*both.runs))
     if idle:
-        return (
-            f"{idle} alone do not move the loss so far, so something that is not in the records was changed"
-        )
+        return f"{idle} cannot move the loss so far, so something that is not in the records was changed"
     return "nothing that is known was changed, so something that is not in the records was"
 
 

@@ -125,7 +125,7 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
     """More FLOP/s than the stated device has: the device is another, there are several, or a step holds fewer
     tokens than thought. Consumer cards exceed their official peak in pure matrix products by up to 13 %, a
     training step does not. Of attention an MFU counts twice what is done, and at long contexts that is much:
-    what is done is held against the peak. Source: measured against specified peaks (hardware/gpus.toml names them).
+    what is done is held against the peak. Source: measured against specified peaks (hardware/gpus.toml).
     """
     if reading.mfu is None or reading.machine.peak is None:
         return
