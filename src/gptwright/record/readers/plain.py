@@ -100,15 +100,6 @@ CALLED: dict[str, str] = {
             "dtype",
         )
     },
-    "context_length": "block_size",
-    "context_size": "block_size",
-    "sequence_length": "block_size",
-    "emb_dim": "n_embd",
-    "embed_dim": "n_embd",
-    "d_model": "n_embd",
-    "drop_rate": "dropout",
-    "grad_accum_steps": "gradient_accumulation_steps",
-    "accumulation_steps": "gradient_accumulation_steps",
 }
 
 
