@@ -35,6 +35,10 @@ def read(text: str) -> LogEvidence:
         ("Steps:   3%|3         | {s}/5000 [00:45<04:32,  2.00it/s, loss={l}, lr=0.0001]", {"seconds": 0.5}),
         ("[{s} | 33.44] loss={l} avg=3.30", {}),
         ("Iteration {s} of 5000: training loss = {l}", {}),
+        (
+            "step {s:>6}/20000 | train {l} | 1.85 s/step | 35.4k tok/s",
+            {"seconds": 1.85, "tokens_per_second": 35400},
+        ),
         ("2026-05-27 00:36:34,620 - INFO - Step {s}, Loss: {l}, aux loss: 0.01, best loss: 1.0", {}),
     ],
 )
@@ -299,6 +303,7 @@ def test_the_bar_of_an_evaluation_counts_no_steps(of_validation: str) -> None:
         ("step {s} | loss 4.2 | total tokens: {t:,}", 32_768),
         ("step {s} | loss 4.2 | {t} tokens/s", None),
         ("step {s} | loss 4.2 | tokens seen: 5000", None),
+        ("step {s} | loss 4.2 | tokens: {t}", 2048),
     ],
 )
 def test_tokens_since_the_start_tell_those_of_a_step(line: str, tokens: int | None) -> None:
@@ -306,3 +311,17 @@ def test_tokens_since_the_start_tell_those_of_a_step(line: str, tokens: int | No
     found = log.header.get("tokens_per_step")
     assert (found.value if found is not None else None) == tokens
     assert found is None or found.source == "log:20"
+
+
+@pytest.mark.parametrize(
+    "line", ["Step {s:,} / 50,000 | Loss: 4.20", "[step {s:,}] loss=4.20", "iter {s:,}: loss 4.20"]
+)
+def test_a_counter_with_thousands(line: str) -> None:
+    log = read("".join(line.format(s=s) + "\n" for s in range(500, 3001, 500)))
+    np.testing.assert_array_equal(log.train.step, [500, 1000, 1500, 2000, 2500, 3000])
+    assert log.last_run_segment == 0
+
+
+def test_numbers_behind_a_counters_comma_are_not_its_thousands() -> None:
+    log = read("".join(f"Epoch 1, Step {s}, 300 batches, Loss: 4.20\n" for s in (100, 200, 300, 400)))
+    np.testing.assert_array_equal(log.train.step, [100, 200, 300, 400])

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from gptwright.record.readers.fields import LOSS, POSITIVE
 
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
-WHOLE = r"(\d{1,12})(?![\d.]*\.\d|\d*%)(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,12}))?"
+NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,12})"
+WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 STEP = re.compile(
     r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
     r"(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\(?\s{0,8})" + WHOLE,
@@ -48,6 +49,10 @@ BOTH = re.compile(
     rf"(?<![a-z])train(?:ing)?{BETWEEN}({LOSS})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({LOSS})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
+# `step 250 | train 1.962 | 35k tok/s`: a counter and one loss without the word.
+TRAIN_ALONE = re.compile(
+    rf"(?<![a-z/_])train(?:ing)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])", re.IGNORECASE
+)
 RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE)
 NORM = re.compile(
     rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?![\w.]*[\w%])", re.IGNORECASE
@@ -63,8 +68,8 @@ SPEED_BEHIND = re.compile(
 )
 # Tokens since the start, by the names that loops give them; a rate has a slash or a "per" behind.
 TOKENS_SEEN = re.compile(
-    r"(?<![a-z/])(?:(?:num_)?(?:input_)?tok(?:en)?s?[ _](?:seen|trained|processed|consumed|so far)"
-    r"|(?:trained|seen|total|processed|consumed|cumulative)[ _]tok(?:en)?s?|n_tokens)"
+    r"(?<![a-z])(?:(?:num_)?(?:input_)?tok(?:en)?s?[ _](?:seen|trained|processed|consumed|so far)"
+    r"|(?:trained|seen|total|processed|consumed|cumulative)[ _]tok(?:en)?s?|n_tokens|tokens)"
     rf"{BETWEEN}((?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}})(?:\.\d{{1,12}})?) ?([kKMB])?(?![\w.]*[\w/%])",
     re.IGNORECASE,
 )
@@ -199,7 +204,8 @@ def printed(text: str) -> Printed:
         said.step_of_bar = step is not None
     if step is not None:
         done, of = [*filter(None, step.groups()), None][:2]
-        said.step, said.of = float(done or 0), float(of) if of else math.nan
+        said.step = float((done or "0").replace(",", ""))
+        said.of = float(of.replace(",", "")) if of else math.nan
     return said
 
 
@@ -223,6 +229,9 @@ def _losses(text: str, said: Printed) -> None:
                 into.val_loss, into.has_val_loss = value, True
         elif not into.has_loss:
             into.loss, into.has_loss = value, True
+    alone = None if said.has_loss or said.has_val_loss else TRAIN_ALONE.search(text)
+    if alone is not None and (STEP.search(text) or COUNTED.search(text)):
+        said.loss, said.has_loss = float(alone[1]), True
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
