@@ -267,7 +267,7 @@ def tokens_per_second(text: str) -> float:
 
 def tokens_seen(text: str) -> float:
     """Tokens since the start of the run that a line prints; NaN where it prints none."""
-    found = TOKENS_SEEN.search(text)
+    found = TOKENS_SEEN.search(text) if "okens" in text or "OKENS" in text else None
     if found is None:
         return math.nan
     return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
