@@ -175,3 +175,20 @@ def test_a_folder_that_is_called_as_nanogpts_data_is_that(plan: Planned, tmp_pat
     document = plan("shakespeare-char-cpu", f"--dataset={tmp_path}/shakespeare_char", "--device", "RTX 4070")
     assert document["parameters"]["nanogpt"] == 795_904
     assert document["schedule"]["epochs"] == pytest.approx(1.53, rel=0.01)
+
+
+def test_an_evaluation_alone_plans_no_training(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "eval_gpt2_xl.py"
+    config.write_text("# 1558M parameters\nbatch_size = 8\neval_only = True\ninit_from = 'gpt2-xl'\n")
+    document = plan(str(config), "--device", "RTX 4090")
+    assert document["schedule"]["steps"] == document["schedule"]["tokens"] == 0
+    assert document["loss"]["likely"] is None
+    assert document["memory"]["fits"] is None
+    assert not document["findings"]
+    assert document["unknown"][0]["question"] == "What does the evaluation need?"
+
+
+def test_no_curve_of_fresh_weights_is_promised_to_a_fine_tuning(plan: Planned) -> None:
+    card = ("gpt2-124m", "--chinchilla", "20", "--device", "RTX 4090")
+    assert plan(*card)["loss"]["likely"] is not None
+    assert plan(*card, "--init_from=gpt2", "--bias=True", "--vocab_size=50257")["loss"]["likely"] is None

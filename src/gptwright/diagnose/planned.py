@@ -20,6 +20,8 @@ from gptwright.record.evidence import Comment, ConfigEvidence, RunEvidence
 PLAN_RULES: tuple[Rule, ...] = (*claims.RULES, *size.RULES, *schedule.RULES, *precision.RULES)
 
 
+# What an evaluation alone has no use for.
+OF_TRAINING = ("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate")
 # What a comment's claim is computed from: where one of these was overridden, the comment is not at fault.
 CLAIMS_REST_ON: Mapping[str, Set[str]] = {
     "size-label-mismatch": frozenset(("n_layer", "n_embd", "vocab_size", "block_size", "arch")),
@@ -63,6 +65,9 @@ def read_plan(
     for name in ("dtype", "compile", "device"):
         if getattr(loaded.config, name) == "auto":
             del settings[name]
+    if loaded.config.eval_only:
+        for name in OF_TRAINING:
+            settings.pop(name, None)
     comments: list[Comment] = []
     files = [Path(source) for source in sources if Path(source).is_file()]
     for file in files:

@@ -25,6 +25,10 @@ from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 
+AN_EVALUATION = Unknown(
+    "What does the evaluation need?", "a run of it: a plan is of training steps, and it makes none"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -35,8 +39,9 @@ class Plan:
         shape: its model.
         vocabulary: rows of the token embedding, and where that comes from.
         device: what it is planned for.
-        memory: bytes at the peak of a step.
-        fits: whether that is within what may be counted on; None where the device's memory is not known.
+        memory: bytes at the peak of a training step.
+        fits: whether that is within what may be counted on; None where the device's memory is not known, or
+            no step is made.
         largest_micro_batch: the largest that fits; None where the device's memory is not known.
         speed: tokens per second over all devices; None where the device is unknown.
         tokens: of the whole run.
@@ -57,6 +62,11 @@ class Plan:
     train_tokens: Fact | None
     loss: LossBand | None
     unknown: tuple[Unknown, ...]
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps; none of an evaluation alone."""
+        return _steps(self.config)
 
     @property
     def tokens_per_step(self) -> int:
@@ -130,18 +140,22 @@ def make_plan(
     count = int(facts["device_count"].number) if "device_count" in facts else devices_in(name or "") or 1
     device = plan_device(config, name=name, count=count, peak=facts.get("peak_flops"))
     memory, fits, largest = _memory(config, shape, device)
-    tokens = config.sequences_per_step * config.block_size * config.max_iters
+    tokens = config.sequences_per_step * config.block_size * _steps(config)
     train_tokens = facts.get("train_tokens")
-    loss = expected_loss(
-        dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
-        parameters=shape.count_parameters().nanogpt,
-        tokens=tokens,
-        vocab_size=shape.vocab_size,
-        unique_tokens=train_tokens.number if train_tokens is not None else None,
-        tokens_per_step=config.sequences_per_step * config.block_size,
-        non_embedding=shape.count_parameters().non_embedding,
-        lr_fraction=_last_rate(config),
-        recipe=config.recipe,
+    loss = (
+        None
+        if config.eval_only or not _from_scratch(config)
+        else expected_loss(
+            dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
+            parameters=shape.count_parameters().nanogpt,
+            tokens=tokens,
+            vocab_size=shape.vocab_size,
+            unique_tokens=train_tokens.number if train_tokens is not None else None,
+            tokens_per_step=config.sequences_per_step * config.block_size,
+            non_embedding=shape.count_parameters().non_embedding,
+            lr_fraction=_last_rate(config),
+            recipe=config.recipe,
+        )
     )
     speed = speed or _speed(config, shape, device)
     return Plan(
@@ -156,8 +170,21 @@ def make_plan(
         tokens=tokens,
         train_tokens=train_tokens,
         loss=loss,
-        unknown=(*_unknown_vocabulary(config, vocabulary), *_unknown(device, train_tokens, loss, speed)),
+        unknown=(
+            *((AN_EVALUATION,) if config.eval_only else ()),
+            *_unknown_vocabulary(config, vocabulary),
+            *_unknown(device, train_tokens, loss, speed),
+        ),
     )
+
+
+def _steps(config: TrainConfig) -> int:
+    return 0 if config.eval_only else config.max_iters
+
+
+def _from_scratch(config: TrainConfig) -> bool:
+    """Whether the curves of fresh weights hold: a run that goes on was fresh once, other weights were not."""
+    return config.init_from in ("scratch", "auto", "resume")
 
 
 def _last_rate(config: TrainConfig) -> float:
@@ -204,7 +231,7 @@ def _memory(
         optimizer=config.optimizer,
     )
     memory = training_memory(step)
-    if device.memory is None:
+    if device.memory is None or config.eval_only:
         return memory, None, None
     budget = usable_bytes(int(device.memory.number))
     return memory, memory.total <= budget, largest_micro_batch(step, budget)

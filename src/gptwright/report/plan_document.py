@@ -58,7 +58,7 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             "basis": plan.speed.basis if plan.speed is not None else None,
         },
         "schedule": {
-            "steps": config.max_iters,
+            "steps": plan.steps,
             "tokens": plan.tokens,
             "tokens_per_parameter": plan.tokens_per_parameter,
             "epochs": plan.epochs,
