@@ -53,3 +53,43 @@ def test_rates_and_shares() -> None:
     assert units.flops_rate(187.4e9) == "187.4 GFLOP/s"
     assert units.flops_rate(40.2e12) == "40.2 TFLOP/s"
     assert units.percent(0.3819) == "38.2 %"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("350M", 350e6),
+        ("9.04B", 9_040_000_000),
+        ("10 billion", 10e9),
+        ("0.5 million tokens", 500_000),
+        ("300k", 300_000),
+        ("1e9", 1e9),
+        ("1,003,854", 1_003_854),
+        ("10_000", 10_000),
+        (".5", 0.5),
+        ("20", 20),
+        ("1.5B params", 1.5e9),
+    ],
+)
+def test_a_count_is_read_as_people_write_it(text: str, number: float) -> None:
+    assert units.parse_count(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "many", "10X", "1,00", "5 GB", "M", "ten"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        units.parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [("8", 8), ("8h", 8), ("90min", 1.5), ("1d12h", 36), ("2 days", 48), ("1h 30m", 1.5), ("36 hours", 36)],
+)
+def test_hours_are_read_as_people_write_them(text: str, hours: float) -> None:
+    assert units.parse_hours(text) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize("text", ["", "h", "8h of night", "8 hands"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        units.parse_hours(text)

@@ -1,11 +1,65 @@
 """Numbers as people read them: counts, bytes, durations and rates.
 
 Inside the program every quantity is in its SI base unit (seconds, bytes, FLOP/s) or a plain count; only
-here does it become text. Bytes use binary prefixes, because memory is sold and reported in them.
+here does it become text, or text such as `350M` and `8h` a number. Bytes use binary prefixes, because memory
+is sold and reported in them.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+
+SCALES: Mapping[str, float] = MappingProxyType(
+    {"": 1.0}
+    | dict.fromkeys(("k", "thousand"), 1e3)
+    | dict.fromkeys(("m", "million"), 1e6)
+    | dict.fromkeys(("b", "g", "billion"), 1e9)
+    | dict.fromkeys(("t", "trillion"), 1e12)
+)
+AMOUNT = re.compile(
+    r"\s*([+-]?(?:\d{1,3}(?:[,_]\d{3})+|\d{1,30})(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?|[+-]?\.\d{1,20})"
+    rf"\s*({'|'.join(sorted(filter(None, SCALES), key=len, reverse=True))})?"
+    r"\s*(?:tok(?:en)?s?|param(?:eter)?s?)?\s*",
+    re.IGNORECASE,
+)
+HOURS: Mapping[str, float] = MappingProxyType(
+    {"d": 24.0, "day": 24.0, "h": 1.0, "hr": 1.0, "hour": 1.0}
+    | dict.fromkeys(("m", "min", "minute"), 1 / 60)
+    | dict.fromkeys(("s", "sec", "second"), 1 / 3600)
+)
+TIME_PART = re.compile(
+    r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])",
+    re.IGNORECASE,
+)
+
+
+def parse_count(text: str) -> float:
+    """The number that a person wrote: `1e9`, `10_000`, `350M`, `9.04B`, `300 million`, `10B tokens`.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    found = AMOUNT.fullmatch(text)
+    if found is None:
+        return float(text)
+    number, scale = found[1].replace(",", "").replace("_", ""), SCALES[(found[2] or "").lower()]
+    # 9.04 × 1e9 is not whole in floating point, and was meant to be.
+    value = float(number) * scale
+    return float(round(value)) if scale > 1 and abs(value - round(value)) < 1e-3 else value
+
+
+def parse_hours(text: str) -> float:
+    """The hours that a person wrote: `8`, `8h`, `90min`, `1d12h`, `2 days`.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    parts = TIME_PART.findall(text)
+    if not parts:
+        return float(text)
+    if TIME_PART.sub("", text).strip():
+        raise ValueError(text)
+    return sum(float(number) * HOURS[unit.lower().rstrip("s") or "s"] for number, unit in parts)
 
 
 def count(value: float) -> str:

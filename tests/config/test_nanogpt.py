@@ -138,3 +138,12 @@ def test_no_text_makes_the_reader_fail_otherwise(text: str) -> None:
             assert all(isinstance(item.name, str) for item in read_python_config(path))
         except ConfigError as error:
             assert "config.py" in str(error)  # noqa: PT017 - both outcomes are sound, a crash is not
+
+
+def test_what_a_config_asks_the_machine_for_is_found_out_here_too(tmp_path: Path) -> None:
+    asked = "'cuda' if torch.cuda.is_available() else 'cpu'"
+    path = written(tmp_path, f"device = {asked}\ndtype = 'bfloat16' if fits() else 'float16'\nn_layer = 4\n")
+    config = load_config([str(path)], {}).config
+    assert (config.device, config.dtype, config.n_layer) == ("auto", "auto", 4)
+    with pytest.raises(ConfigError, match="n_layer = 12 if big else 6"):
+        load_config([str(written(tmp_path, "n_layer = 12 if big else 6\n"))], {})

@@ -1,5 +1,7 @@
 """Two runs side by side: what may be credited, what is noise, and what is not the same quantity."""
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +225,100 @@ def test_speedruns_scatter_as_was_measured_on_them(tmp_path: Path, ahead: float,
         ]
         (tmp_path / name / "log.txt").write_text("\n".join(lines) + "\n")
     assert compared(tmp_path / "a", tmp_path / "b").verdict is verdict
+
+
+def test_runs_without_a_stretch_in_common_are_told_to_go_on(tmp_path: Path) -> None:
+    found = compared(
+        run(tmp_path / "a", loss=3.5, steps=range(500, 2001, 500)),
+        run(tmp_path / "b", loss=3.5, steps=range(7000, 9001, 500)),
+    )
+    assert "go on" in found.findings[0].actions[0].text
+    other = compared(run(tmp_path / "c", loss=3.5), run(tmp_path / "d", loss=3.5, dataset="openwebtext"))
+    assert "bits per byte" in other.findings[0].actions[0].text
+
+
+def test_settings_that_only_read_the_loss_are_not_called_nothing(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, eval_iters=20))
+    assert found.verdict is Verdict.B_BETTER
+    assert "eval_iters cannot move the loss so far" in found.findings[0].message
+
+
+def timed(seconds: float) -> str:
+    """A whole log, one line of which says how long a step takes."""
+    lines = ["tokens per iteration will be: 131,072", "number of parameters: 123.59M"]
+    for step in range(0, 6001, 500):
+        loss = 3.5 + 900 / (step + 125)
+        lines += [f"step {step}: train loss {loss:.4f}, val loss {loss:.4f}"]
+        lines += [
+            f"iter {step + i}: loss {loss:.4f}, time {1000 * seconds:.2f}ms, mfu 20.00%" for i in (10, 20)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def test_who_is_ahead_at_equal_time_is_said_where_equal_tokens_say_nothing(tmp_path: Path) -> None:
+    slow = run(tmp_path / "a", loss=3.5, lines=timed(2.0))
+    found = compared(slow, run(tmp_path / "b", loss=3.5, lines=timed(1.0), device_count=2))
+    assert found.verdict is Verdict.WITHIN_NOISE
+    assert "At equal time b is ahead by" in found.findings[0].message
+
+
+def test_the_noise_and_the_flops_of_runs_whose_vocabulary_only_the_printed_size_tells(tmp_path: Path) -> None:
+    def folder(name: str, loss: float) -> Path:
+        path = run(tmp_path / name, loss=loss)
+        (path / "facts.toml").unlink()
+        text = (path / "log.txt").read_text()
+        (path / "log.txt").write_text(f"number of parameters: 123.59M\n{text}")
+        return path
+
+    found = compared(folder("a", 3.500), folder("b", 3.502))
+    # 200 × 16 windows of 1,024 tokens: 0.40 / sqrt(3200) = 0.0071 in each, and what another seed gives.
+    assert found.at_equal_tokens[-1].standard_error == pytest.approx(0.0102, rel=0.05)
+    assert found.verdict is Verdict.WITHIN_NOISE
+    # 6 · 123.59M + 12 · 12 · 768 · 1024 a token, 6,000 steps of 131,072.
+    assert found.at_equal_flops[-1].at == pytest.approx(854.77e6 * 131_072 * 6000, rel=1e-4)
+
+
+def trainer_state(folder: Path, *, rate: float, batch: int, end: float) -> Path:
+    folder.mkdir()
+    history: list[dict[str, float]] = []
+    for step in range(50, 3001, 50):
+        loss = end + 4 * math.exp(-step / 500)
+        history.append(
+            {"step": step, "loss": loss, "learning_rate": rate * (1 - step / 3000), "epoch": step / 1000}
+        )
+        if step % 500 == 0:
+            history.append({"step": step, "eval_loss": loss + 0.1, "epoch": step / 1000})
+    state = {
+        "global_step": 3000,
+        "log_history": history,
+        "max_steps": 3000,
+        "train_batch_size": batch,
+        "x": 0,
+    }
+    (folder / "trainer_state.json").write_text(json.dumps(state, indent=2))
+    return folder
+
+
+def test_what_trainers_state_tells_of_rate_and_batch_is_compared(tmp_path: Path) -> None:
+    plain = trainer_state(tmp_path / "a", rate=5e-5, batch=8, end=2.5)
+    other_rate = compared(plain, trainer_state(tmp_path / "b", rate=1e-4, batch=8, end=2.4))
+    assert [d.field for d in other_rate.differences] == ["learning_rate"]
+    assert other_rate.verdict is Verdict.B_BETTER
+    assert "only learning rate was changed" in other_rate.findings[0].message
+    # Of as many steps, twice the batch has seen twice the text.
+    other_batch = compared(plain, trainer_state(tmp_path / "c", rate=5e-5, batch=16, end=2.4))
+    assert [d.field for d in other_batch.differences] == ["batch_size"]
+    assert "only tokens per step was changed (batch_size)" in other_batch.findings[0].message
+    both = compared(plain, trainer_state(tmp_path / "d", rate=1e-4, batch=16, end=2.4))
+    assert both.verdict is Verdict.CONFOUNDED
+
+
+def test_a_path_to_the_same_corpus_is_no_difference(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, dataset="/data/fineweb"))
+    assert not found.differences
+    assert "nothing that is known was changed" in found.findings[0].message
+
+
+def test_which_part_of_a_thing_was_changed(tmp_path: Path) -> None:
+    found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, min_lr=0.0))
+    assert "only learning rate was changed (min_lr)" in found.findings[0].message

@@ -222,7 +222,7 @@ def test_nothing_is_promised_beyond_what_a_card_can_do() -> None:
     speed = on("RTX 4070", wide, micro_batch=8)
     match = find_spec("RTX 4070")
     assert match is not None
-    assert speed.high * wide.flops_per_token() == pytest.approx(match.spec.peaks["bfloat16"])
+    assert speed.high * wide.causal_flops_per_token() == pytest.approx(match.spec.peaks["bfloat16"])
 
 
 def test_the_reachable_mfu_is_the_same_model() -> None:

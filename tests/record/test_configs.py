@@ -167,3 +167,36 @@ def test_literals(text: str, value: object) -> None:
 def test_no_literals(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         literal(text)
+
+
+SHAPE = {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 256, "batch_size": 64, "learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"config = dict({', '.join(f'{name}={value}' for name, value in SHAPE.items())})\n",
+        f"GPT_CONFIG = {SHAPE}\n",
+        "CONFIG = {'model': {'n_layer': 6, 'n_heads': 6, 'emb_dim': 384, 'context_length': 256},\n"
+        "          'train': {'batch_size': 64, 'lr': 1e-3}}\n",
+        "@dataclass\nclass GPTConfig:\n    n_layer: int = 6\n    n_head: int = 6\n    n_embd: int = 384\n"
+        "    block_size: int = 256\nbatch_size = 64\nlearning_rate = 1e-3\n",
+        "N_LAYER = 6\nN_HEAD = 6\nN_EMBD = 384\nBLOCK_SIZE = 256\nBATCH_SIZE = 64\nLEARNING_RATE = 1e-3\n",
+        "batch_size = 64\nlr = 1e-3\nargs = GPTConfig(n_layer=6, n_head=6, n_embd=64 * 6, block_size=256)\n",
+    ],
+)
+def test_settings_in_a_dict_a_dataclass_or_capitals(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(text)
+    settings = read_config_evidence(path).settings
+    assert {name: settings[name].value for name in SHAPE} == SHAPE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["scheduler = cosine(steps=5000, lr=0.1)\n", "class Net:\n    n_layer = 12\n", "x = [dict(n_layer=3)]\n"],
+)
+def test_what_holds_no_settings_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(text)
+    assert not read_config_evidence(path).settings

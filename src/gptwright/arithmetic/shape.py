@@ -78,6 +78,11 @@ class ModelShape:
             block_size=self.block_size,
         )
 
+    @property
+    def causal_share(self) -> float:
+        """Of the FLOPs that the `palm` convention counts, those that causal attention needs."""
+        return self.causal_flops_per_token() / self.flops_per_token()
+
     def causal_flops_per_token(self) -> int:
         """FLOPs to train on one token, attention counted only where a token may look."""
         return causal_flops_per_token(

@@ -16,7 +16,7 @@ def fact_option(name: str) -> Callable[[Command], Command]:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
-        type=known.type,
+        type=str,
         metavar="VALUE",
         help=f"Fact: {known.description}.",
     )

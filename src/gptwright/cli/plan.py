@@ -1,12 +1,12 @@
 """`gptwright plan`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gptwright.cli.amounts import Amount, Hours
 from gptwright.cli.facts import fact_option
 from gptwright.cli.options import (
     SCHEMA_OPTIONS,
@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 COUNTS = ("device_count", "train_tokens", "val_tokens")
 
 
-class Amount(click.FloatRange):
-    """A finite number above 0."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number that was typed."""
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
-
-
 @click.command(
     context_settings=SCHEMA_OPTIONS,
     epilog=f"Presets: {', '.join(preset_names())}.",
@@ -55,10 +41,10 @@ class Amount(click.FloatRange):
 @click.option(
     "--fit", is_flag=True, help="Cut the batch so that it fits the device, at the same tokens per step."
 )
-@click.option("--tokens", type=Amount(), help="Plan a run of so many tokens.")
+@click.option("--tokens", type=Amount(), help="Plan a run of so many tokens, such as 10B.")
 @click.option("--chinchilla", type=Amount(), help="Plan a run of so many tokens per parameter, such as 20.")
-@click.option("--hours", type=Amount(), help="Plan a run of so many hours on the device.")
-@click.option("--params", type=Amount(), help="Choose a model of about so many parameters.")
+@click.option("--hours", type=Hours(), help="Plan a run of so many hours on the device; 90min is one, too.")
+@click.option("--params", type=Amount(), help="Choose a model of about so many parameters, such as 350M.")
 @click.option("--measure", is_flag=True, help="Measure speed and memory on the device here (needs torch).")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the resulting config as TOML.")
 @fact_option("device_count")
@@ -70,7 +56,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
     from gptwright.files import replace_text, unwritable_as_error
-    from gptwright.plan.backwards import Targets, solve
+    from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
@@ -93,7 +79,10 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         parameters=given["params"],
     )
     solved = solve(loaded.config, planner, targets, choose_model=not sources)
-    plan = planner(fit(solved.plan)) if given["fit"] else solved.plan
+    plan = solved.plan
+    if given["fit"]:
+        # Another cut has another speed, and hours make other steps of it.
+        plan = planner(relengthen(fit(plan), planner, targets, choose_model=not sources))
     trials = []
     if given["measure"]:
         from gptwright.train.measure import measure
@@ -128,7 +117,10 @@ def _judged(
     known = {**facts, "vocab_size": plan.vocabulary}
     if plan.train_tokens is not None:
         known["train_tokens"] = plan.train_tokens
-    diagnosis = judge_plan(read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step()))
+    solved = {name for name in FIELDS if getattr(plan.config, name) != getattr(loaded.config, name)}
+    overridden = solved | {name for name, source in loaded.sources.items() if source == "option"}
+    reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
+    diagnosis = judge_plan(reading, overridden=overridden)
     return diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
 
 

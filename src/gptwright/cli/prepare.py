@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gptwright.cli.amounts import WholeAmount
 from gptwright.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     metavar="SHARE",
     help="Leave out documents that share this much of their five-word runs with an earlier one, such as 0.8.",
 )
-@click.option("--max-tokens", type=int, help="Stop after this many training tokens.")
+@click.option("--max-tokens", type=WholeAmount(), help="Stop after this many training tokens, such as 10M.")
 @click.option(
     "--workers", type=int, help="Processes; the result does not depend on it.  [default: one a core]"
 )

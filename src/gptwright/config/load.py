@@ -18,6 +18,8 @@ from gptwright.config.pretrained import GPT2_MODELS, settled_by_weights
 from gptwright.config.schema import FIELDS, TrainConfig, problems_of, with_accumulation
 from gptwright.errors import ConfigError
 
+# Two ways to say how much is accumulated: who gives one means to replace the other of an earlier source.
+SAY_THE_SAME = frozenset(("tokens_per_step", "gradient_accumulation_steps"))
 PRESETS = Path(__file__).with_name("presets")
 
 
@@ -63,11 +65,17 @@ def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None
     problems = []
     for source in sources:
         try:
-            settings |= read_source(source)
+            settings = _overridden(settings, read_source(source))
         except ConfigError as problem:
             problems.append(problem)
-    settings |= option_settings(options or {})
-    return check_settings(settings, problems)
+    return check_settings(_overridden(settings, option_settings(options or {})), problems)
+
+
+def _overridden(settings: Mapping[str, Setting], later: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings with those of a later source over them, which win also where they say it another way."""
+    given = SAY_THE_SAME & later.keys()
+    said_before = SAY_THE_SAME - given if given else frozenset()
+    return {name: setting for name, setting in settings.items() if name not in said_before} | dict(later)
 
 
 def option_settings(options: Mapping[str, str]) -> dict[str, Setting]:

@@ -4,7 +4,8 @@ nanoGPT runs its config files with `exec`. Here the file is parsed, and only ass
 names are taken: numbers, strings, booleans, None, arithmetic on numbers such as `5 * 8`, strings joined with
 `+` or in an f-string, `str(…)` of a value, and settings from above by their names. `import` of a module of
 Python's own is passed over and said to have no effect, and so is whatever is assigned to a setting that has
-none here. A W&B run's name that is made by code (nanoGPT takes `time.time()`) is left to its default.
+none here. A W&B run's name that is made by code (nanoGPT takes `time.time()`) is left to its default, and so
+are device, dtype and compile where the machine decides (`"cuda" if … else "cpu"`).
 Anything else is refused with its line, and nothing is ever executed.
 """
 
@@ -29,6 +30,8 @@ LARGEST_EXPONENT = 100
 LONGEST_TEXT = 4096
 # Names that decide nothing, so that a default serves as well.
 LEFT_TO_DEFAULT = frozenset({"wandb_run_name"})
+# Settings that find out by themselves what a config asks torch for ("cuda" if there is one, else "cpu").
+AUTOMATIC = frozenset({"device", "dtype", "compile"})
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = MappingProxyType(
     {
@@ -153,6 +156,8 @@ def _assignment(statement: ast.stmt, known: Mapping[str, Literal]) -> Assignment
     try:
         return Assignment(name, _evaluated(value, known), statement.lineno)
     except _Refused:
+        if name in AUTOMATIC and isinstance(value, ast.IfExp):
+            return Assignment(name, "auto", statement.lineno)
         if name not in WITHOUT_EFFECT and name not in LEFT_TO_DEFAULT:
             raise
     return Assignment(name, None, statement.lineno)

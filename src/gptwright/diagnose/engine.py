@@ -8,6 +8,7 @@ from gptwright.diagnose.rule import Rule
 from gptwright.diagnose.rules import (
     agreement,
     claims,
+    crashes,
     evaluations,
     failures,
     guarded,
@@ -23,6 +24,7 @@ from gptwright.errors import ConfigError
 
 RULES: tuple[Rule, ...] = (
     *failures.RULES,
+    *crashes.RULES,
     *guarded.RULES,
     *learning.RULES,
     *resumes.RULES,

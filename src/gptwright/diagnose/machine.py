@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gptwright.diagnose.settings import Settings
 from gptwright.facts import Fact, Origin, tabled
-from gptwright.hardware.table import DeviceSpec, Match, find_spec, is_cpu_name
+from gptwright.hardware.table import DeviceSpec, Match, devices_in, find_spec, is_cpu_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def machine_of(settings: Settings, *, measured_here: bool) -> Machine:
     text = str(name.value) if name is not None else ""
     match = find_spec(text) if text else None
     is_cpu = is_cpu_name(text) or (match is None and settings.word("device") == "cpu")
-    count = settings.integer("device_count") or settings.integer("world_size")
+    count = settings.integer("device_count") or settings.integer("world_size") or devices_in(text)
     dtype = _dtype(settings, match, is_cpu)
     measured = settings.logged.get("mfu_peak_flops") if measured_here else None
     return Machine(

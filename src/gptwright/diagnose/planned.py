@@ -3,7 +3,7 @@
 Only the families that can speak without a log are here: a plan does not wait for what it has no use for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from gptwright.config.load import LoadedConfig
@@ -20,9 +20,29 @@ from gptwright.record.evidence import Comment, ConfigEvidence, RunEvidence
 PLAN_RULES: tuple[Rule, ...] = (*claims.RULES, *size.RULES, *schedule.RULES, *precision.RULES)
 
 
-def judge_plan(reading: Reading) -> Diagnosis:
-    """What the rules say of a plan."""
-    return judged(reading, PLAN_RULES)
+# What an evaluation alone has no use for.
+OF_TRAINING = ("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate")
+# What a comment's claim is computed from: where one of these was overridden, the comment is not at fault.
+CLAIMS_REST_ON: Mapping[str, Set[str]] = {
+    "size-label-mismatch": frozenset(("n_layer", "n_embd", "vocab_size", "block_size", "arch")),
+    "stale-comment": frozenset(
+        (
+            *("n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps"),
+            *("tokens_per_step", "max_iters", "lr_decay_iters", "warmup_iters"),
+        )
+    ),
+}
+
+
+def judge_plan(reading: Reading, *, overridden: Set[str] = frozenset()) -> Diagnosis:
+    """What the rules say of a plan.
+
+    Args:
+        reading: of the plan.
+        overridden: settings that options, or what the plan was solved for, set in place of the config file.
+    """
+    rules = (rule for rule in PLAN_RULES if not overridden & CLAIMS_REST_ON.get(rule.id, frozenset()))
+    return judged(reading, rules)
 
 
 def read_plan(
@@ -45,6 +65,9 @@ def read_plan(
     for name in ("dtype", "compile", "device"):
         if getattr(loaded.config, name) == "auto":
             del settings[name]
+    if loaded.config.eval_only:
+        for name in OF_TRAINING:
+            settings.pop(name, None)
     comments: list[Comment] = []
     files = [Path(source) for source in sources if Path(source).is_file()]
     for file in files:

@@ -160,6 +160,8 @@ def _mfu(machine: Machine, speed: Speed) -> Fact | None:
 def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence | None) -> Progress:
     first, last = _end_steps(log) if log and _says_steps(log) else (None, None)
     planned = settings.logged.get("planned_steps") or settings.get("max_iters")
+    if settings.flag("eval_only"):
+        planned = None
     seen = _product("tokens_seen", last, speed.tokens_per_step)
     planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)
     unique = settings.get("train_tokens")

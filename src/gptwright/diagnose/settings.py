@@ -8,11 +8,15 @@ no value.
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import Ingredients
-from gptwright.config.pretrained import GPT2_MODELS
-from gptwright.facts import Fact, assumed
+from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
+from gptwright.facts import Fact, assumed, derived
 from gptwright.record.evidence import RunEvidence
+
+# Of nanoGPT's data: GPT-2's tokenizer, padded or not, and Shakespeare's characters.
+USUAL_VOCABULARIES = (GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY, 65)
 
 
 def _of_weights(logged: Mapping[str, Fact], given: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -26,6 +30,38 @@ def _of_weights(logged: Mapping[str, Fact], given: Mapping[str, Fact]) -> dict[s
         for name, value in shape.items()
         if name in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size", "bias")
     }
+
+
+def _of_data(
+    logged: Mapping[str, Fact], given: Mapping[str, Fact], stated: Mapping[str, Fact]
+) -> dict[str, Fact]:
+    """What nanoGPT's own script makes of the dataset that is named, unless the run has another vocabulary."""
+    name = stated.get("dataset") or logged.get("dataset") or given.get("dataset")
+    known = known_facts(str(name.value)) if name is not None else {}
+    usual = usual_vocabulary(str(name.value)) if name is not None else None
+    rows = stated.get("vocab_size") or logged.get("vocab_size") or given.get("vocab_size")
+    if rows is None or rows.value is None:
+        return ({"vocab_size": usual} if usual is not None else {}) | known
+    if not known:
+        return {}
+    same = {rows.value, known["vocab_size"].value} <= {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}
+    return known if same or rows.value == known["vocab_size"].value else {}
+
+
+def _vocabulary_of(settings: "Settings") -> Fact | None:
+    """The vocabulary that the printed number of parameters leaves to a shape, if it is one in common use."""
+    printed, rounding = settings.logged.get("parameters"), settings.logged.get("parameters_rounding")
+    if settings.get("vocab_size") is not None or printed is None:
+        return None
+    for rows in USUAL_VOCABULARIES:
+        shape = settings.shape(vocabulary=rows)
+        if shape is None:
+            return None
+        slack = rounding.number if rounding is not None else 0.0
+        if abs(shape.count_parameters().nanogpt - printed.number) <= slack:
+            formula = f"what {shape.n_layer} layers of {shape.n_embd} leave of {printed.text} parameters"
+            return derived("vocab_size", rows, formula)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +92,13 @@ class Settings:
             reason = f"{log.format.name}'s default, which the config does not change"
             defaults = {name: assumed(name, value, reason) for name, value in log.format.defaults.items()}
         defaults |= _of_weights(logged, given)
-        return cls(logged, given, evidence.stated, defaults)
+        settings = cls(logged, given, evidence.stated, defaults)
+        if log and log.format.name == "nanoGPT":
+            vocabulary = _vocabulary_of(settings)
+            read = {"vocab_size": vocabulary} if vocabulary is not None else {}
+            of_data = _of_data({**logged, **read}, given, evidence.stated)
+            settings = cls(logged, given, evidence.stated, {**of_data, **read, **defaults})
+        return settings
 
     def get(self, name: str) -> Fact | None:
         """The value of a setting from the surest place, or None."""
@@ -103,11 +145,15 @@ class Settings:
         asked = {field.name: self.flag(field.name) for field in fields(Ingredients)}
         return Ingredients.of(self.word("arch") or "gpt2", asked)
 
-    def shape(self) -> ModelShape | None:
-        """The model's shape, or None where width, depth, context or vocabulary is not known."""
+    def shape(self, *, vocabulary: int | None = None) -> ModelShape | None:
+        """The model's shape, or None where width, depth, context or vocabulary is not known.
+
+        Args:
+            vocabulary: its rows, where they are to be tried; else those of the settings.
+        """
         layers, width = self.integer("n_layer"), self.integer("n_embd")
         # Where a trainer pads the vocabulary, the padded one has the rows.
-        vocabulary = self.integer("padded_vocab_size") or self.integer("vocab_size")
+        vocabulary = vocabulary or self.integer("padded_vocab_size") or self.integer("vocab_size")
         context = self.integer("block_size")
         if layers is None or width is None or context is None or vocabulary is None:
             return None

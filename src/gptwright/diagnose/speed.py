@@ -124,7 +124,7 @@ def _implied(
 
 
 def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact | None:
-    """batch_size × gradient_accumulation_steps × block_size, as the config has it.
+    """batch_size × gradient_accumulation_steps × block_size, as the config has it, or the log's text.
 
     nanoGPT's accumulation is over all processes, so the product is the whole step on any number of devices;
     Hugging Face's, beside a batch that its name says is a device's, is each device's own.
@@ -134,7 +134,8 @@ def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact 
         devices: that each accumulate so often.
     """
     numbers = [
-        settings.given.get(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size")
+        settings.given.get(name) or settings.logged.get(name)
+        for name in ("batch_size", "gradient_accumulation_steps", "block_size")
     ]
     if numbers[1] is None:
         numbers[1] = settings.defaults.get("gradient_accumulation_steps")

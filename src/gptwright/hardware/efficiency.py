@@ -62,7 +62,8 @@ def predict_speed(work: Work) -> Speed:
     high = likely * faster
     if work.device_kind == "cpu":
         return Speed(low=likely / slower, likely=likely, high=high, basis=_cpu_basis(work))
-    possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.flops_per_token()
+    # Of attention only what a token may look at is computed, which at long contexts is much less.
+    possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.causal_flops_per_token()
     return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=GPU_BASIS)
 
 

@@ -8,13 +8,19 @@ desktop cards in other trainers; so here a name is cut into words, and the table
 import re
 from dataclasses import dataclass
 
-# Trademark signs and a leading count ("8xH100") say nothing about the device.
-IDLE = re.compile(r"\((?:tm|r|c)\)|[™®©]|^\s*[0-9]{1,3}\s*[x×*]\s*(?=\w)")
+# Trademark signs say nothing, and how many there are ("8xH100", "RTX 3090 x2") is not the device's name.
+NUMBERS = {"two": 2, "dual": 2, "twin": 2, "three": 3, "four": 4, "quad": 4, "eight": 8}
+COUNT = re.compile(
+    rf"^\s*(?:([0-9]{{1,3}})\s*[x×*]\s*|({'|'.join(NUMBERS)})\s)(?=\w)|(?<=\w)\s*\(?\s?[x×*]\s?([0-9]{{1,3}})\)?\s*$"
+)
+IDLE = re.compile(rf"\((?:tm|r|c)\)|[™®©]|{COUNT.pattern}|(?<=[0-9]{{4}})s\b")
 SEPARATORS = re.compile(r"[\s\-_/,()]+")
 # "rtx4070tisuper", "4090d" and "m2pro" are written together, but are several words.
 GLUED = re.compile(
     r"(rtx|gtx|rx)?((?<=x)[a-z]?[0-9]{3,4}|[0-9]{4}|m[0-9])(ti|xtx|xt|gre|pro|max|ultra|d)?(super)?"
 )
+# "RTX 3060M" is how people write a laptop's card.
+MOBILE = re.compile(r"(rtx)?([2-9]0[5-9]0)(ti)?m")
 
 # Slots of one form differ in generation, not in what the card is; a DGX station's card is such a one too.
 FORMS = {
@@ -28,8 +34,13 @@ MEMORIES = frozenset(f"hbm{kind}" for kind in ("2", "2e", "3", "3e")) | frozense
 )
 SIZES = ("gib", "gb", "g")
 LAPTOP = frozenset(("laptop", "mobile", "notebook"))
-# Each may stand once beside a device's name.
-EMPTY = frozenset(("gpu", "graphics", "card", "desktop", "tensor", "core"))
+# Each may stand once beside a device's name; the last are places where it is rented.
+EMPTY = frozenset(
+    (
+        *("gpu", "gpus", "graphics", "card", "desktop", "tensor", "core", "vram"),
+        *("colab", "kaggle", "google", "runpod", "lambda", "aws", "gcp", "azure"),
+    )
+)
 
 CPU_WORD = (
     r"cpus?|processors?|x86|aarch64|graviton[0-9]?|neoverse|"
@@ -108,11 +119,22 @@ def words_of(name: str) -> list[str]:
     for word in SEPARATORS.split(IDLE.sub(" ", name.lower())):
         if word in SIZES[:2] and words and words[-1].isascii() and words[-1].isdigit():
             words[-1] += word
+        elif laptop := MOBILE.fullmatch(word):
+            words += [*filter(None, laptop.groups()), "laptop"]
         elif glued := GLUED.fullmatch(word):
             words += filter(None, glued.groups())
         elif word:
             words.append(word)
     return words
+
+
+def devices_in(name: str) -> int | None:
+    """How many devices a name says there are: 8 for "8xH100"; None where it says nothing."""
+    found = COUNT.search(name.lower())
+    if found is None:
+        return None
+    count = int(found[1] or found[3]) if found[2] is None else NUMBERS[found[2]]
+    return count if count > 0 else None
 
 
 def is_cpu_name(name: str) -> bool:

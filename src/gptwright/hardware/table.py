@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import Any
 
 from gptwright import units
-from gptwright.hardware.match import DeviceName, is_cpu_name, parse_name, words_of
+from gptwright.hardware.match import DeviceName, devices_in, is_cpu_name, parse_name, words_of
 
-__all__ = ["DeviceSpec", "Match", "all_specs", "find_spec", "is_cpu_name", "near_names"]
+__all__ = ["DeviceSpec", "Match", "all_specs", "devices_in", "find_spec", "is_cpu_name", "near_names"]
 
 FILE = Path(__file__).with_name("gpus.toml")
 GIB = 1024**3

@@ -17,6 +17,7 @@ from gptwright.arithmetic.scaling import BESIROGLU, MOST_PASSES, effective_token
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
+from gptwright.plan.batch import fit
 from gptwright.plan.plan import Plan
 
 Planner = Callable[[TrainConfig], Plan]
@@ -24,6 +25,8 @@ Planner = Callable[[TrainConfig], Plan]
 # Width over depth of 64 and heads of 64 are GPT-2 small's, and best at that size.
 ASPECT, HEAD = 64, 64
 SMALLEST_WIDTH, LARGEST_WIDTH = 64, 2048
+# Neighbours differ by a factor of two at most; what is further from all of them was not found.
+NEAR_ENOUGH = 1.5
 # GPT-3's rate at width 768; larger for narrower models, no more than 1e-3, which small models train well at.
 RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
 # The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
@@ -64,7 +67,8 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
         choose_model: whether the model's size is free; else only the number of steps is solved for.
 
     Raises:
-        ConfigError: the targets contradict each other, or nothing tells the speed that hours need.
+        ConfigError: the targets contradict each other, no model has so many parameters, or nothing tells
+            the speed that hours need.
     """
     if sum(t is not None for t in (targets.tokens, targets.tokens_per_parameter, targets.hours)) > 1:
         raise ConfigError(
@@ -75,11 +79,20 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
     start = config
     if targets.parameters is not None:
         config = _nearest_shape(config, planner, targets.parameters)
+        plan = planner(config)
+        if choose_model and plan.fits is False and plan.largest_micro_batch:
+            # Nobody chose the batch either, so it is no larger than what fits.
+            config = fit(plan)
     elif choose_model and targets.hours is not None:
         config = _best_shape(config, planner, targets.hours)
     config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
     return Solved(config, plan, _changes(start, plan, targets))
+
+
+def relengthen(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> TrainConfig:
+    """The same config with the steps that the targets give it now, as after a cut of its batch."""
+    return _with_length(config, planner, targets, as_the_text_allows=choose_model)
 
 
 def _shapes(config: TrainConfig) -> list[TrainConfig]:
@@ -103,7 +116,18 @@ def _nearest_shape(config: TrainConfig, planner: Planner, parameters: float) -> 
     def distance(candidate: TrainConfig) -> float:
         return abs(math.log(planner(candidate).shape.count_parameters().nanogpt / parameters))
 
-    return min(_shapes(config), key=distance)
+    nearest = min(_shapes(config), key=distance)
+    if distance(nearest) > math.log(NEAR_ENOUGH):
+        plan = planner(nearest)
+        made = plan.shape.count_parameters().nanogpt
+        end = "smallest" if made > parameters else "largest"
+        raise ConfigError(
+            f"no model of the ladder has about {units.count(parameters)} parameters: the {end} has"
+            f" {units.count(made)}, with a vocabulary of {plan.shape.vocab_size:,}",
+            why=f"its widths are {SMALLEST_WIDTH} to {LARGEST_WIDTH}",
+            fix="give n_layer, n_head and n_embd yourself, or another --vocab_size",
+        )
+    return nearest
 
 
 def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainConfig:

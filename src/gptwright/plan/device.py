@@ -9,7 +9,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, derived, stated, tabled
 from gptwright.hardware.cpu import cpu_memory_bytes, cpu_name, has_bfloat16, measure_cpu_peak
 from gptwright.hardware.kernels import find_kernel_compiler, setting_against_kernels
-from gptwright.hardware.table import DeviceSpec, find_spec, near_names
+from gptwright.hardware.table import DeviceSpec, find_spec, is_cpu_name, near_names
 from gptwright.units import flops_rate
 
 # Names that mean a kind of device and not a model of it.
@@ -17,6 +17,7 @@ KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
 # Of bfloat16 over float32 on a CPU that has it: VDPBF16PS adds two products to each float32 where VFMADD adds
 # one (Intel's and AMD's manuals of the instruction set). AMX does many times more, so it is a lower bound.
 BFLOAT16_RATE = 2
+MOST_CARDS = "most cards of today multiply in it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,10 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact
     here_too = name is None or name.lower() in KINDS or name == cpu_name()
     if name is not None and not here_too:
         return _named(config, stated("device", name), count)
-    if config.device != "cpu" and (name is None or name.lower() in ("auto", "cuda", "gpu")):
+    kind = name.lower() if name is not None and name.lower() in KINDS else config.device.partition(":")[0]
+    if kind == "mps":
+        return _mps_here(config, count)
+    if kind != "cpu" and name != cpu_name():
         here = _nvidia_here()
         if here is not None:
             fact = Fact(
@@ -83,6 +87,9 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact
                 source="derived",
             )
             return _named(config, fact, count)
+        if kind in ("cuda", "gpu"):
+            missing = f"{kind} is asked for, this machine has no NVIDIA GPU, and none is named: --device NAME"
+            return _not_known(config, stated("device", kind), count, kind="cuda", remark=missing)
     way = _expected(config)
     return _this_cpu(count, way, compiled=config.compile is True, peak=_cpu_peak(way.dtype))
 
@@ -101,29 +108,47 @@ def _nvidia_here() -> str | None:
     return answer.splitlines()[0].strip() if answer.strip() else None
 
 
+def _mps_here(config: TrainConfig, count: int) -> PlanDevice:
+    """The GPU of the Apple chip in this machine, if it is one."""
+    if find_spec(cpu_name()) is not None:
+        return _named(config, _measured("device", cpu_name(), cpu_name(), "this machine's chip"), count)
+    missing = "mps is asked for, this is no Apple machine, and none is named: --device 'M2 16GB'"
+    return _not_known(config, stated("device", "mps"), count, kind="mps", remark=missing)
+
+
+def _not_known(config: TrainConfig, name: Fact, count: int, *, kind: str, remark: str) -> PlanDevice:
+    """A device of which nothing is known but its kind."""
+    usual, why = ("float32", "what it trains in without more") if kind != "cuda" else ("bfloat16", MOST_CARDS)
+    dtype = usual if config.dtype == "auto" else config.dtype
+    return PlanDevice(
+        name=name,
+        kind=kind,
+        count=count,
+        dtype=dtype,
+        kernels=False,
+        products=_products(config, dtype, Origin.ASSUMED, why),
+        compiled=config.compile is not False if kind == "cuda" else config.compile is True,
+        peak=None,
+        emulated=False,
+        bandwidth=None,
+        memory=None,
+        power_watts=None,
+        family=None,
+        remark=remark,
+    )
+
+
 def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
     match = find_spec(str(name.value))
     compiled = config.compile is not False
+    if match is None and is_cpu_name(str(name.value)):
+        remark = f"{name.text} is a processor, and what one reaches is measured where it is"
+        return _not_known(config, name, count, kind="cpu", remark=remark)
     if match is None:
         near = near_names(str(name.value))
         hint = f"; near it: {', '.join(near)}" if near else ""
-        assumed_dtype = "bfloat16" if config.dtype == "auto" else config.dtype
-        return PlanDevice(
-            name=name,
-            kind="cuda",
-            count=count,
-            dtype=assumed_dtype,
-            kernels=False,
-            products=_products(config, assumed_dtype, Origin.ASSUMED, "most cards of today multiply in it"),
-            compiled=compiled,
-            peak=None,
-            emulated=False,
-            bandwidth=None,
-            memory=None,
-            power_watts=None,
-            family=None,
-            remark=f"{name.text} is not in the table{hint}",
-        )
+        remark = f"{name.text} is not in the table{hint}"
+        return _not_known(config, name, count, kind="cuda", remark=remark)
     spec = match.spec
     dtype = spec.training_dtype if config.dtype == "auto" else config.dtype
     used = "tf32" if dtype == "float32" and spec.native("tf32") else dtype

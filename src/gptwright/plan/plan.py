@@ -10,19 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.cut import passes_per_process
+from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, assumed, configured, derived
+from gptwright.facts import Fact, Origin, assumed, configured, derived
 from gptwright.findings import Unknown
 from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.hardware.step_time import Work
+from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
-from gptwright.plan.known_datasets import known_facts
+
+AN_EVALUATION = Unknown(
+    "What does the evaluation need?", "a run of it: a plan is of training steps, and it makes none"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +39,9 @@ class Plan:
         shape: its model.
         vocabulary: rows of the token embedding, and where that comes from.
         device: what it is planned for.
-        memory: bytes at the peak of a step.
-        fits: whether that is within what may be counted on; None where the device's memory is not known.
+        memory: bytes at the peak of a training step.
+        fits: whether that is within what may be counted on; None where the device's memory is not known, or
+            no step is made.
         largest_micro_batch: the largest that fits; None where the device's memory is not known.
         speed: tokens per second over all devices; None where the device is unknown.
         tokens: of the whole run.
@@ -56,6 +62,11 @@ class Plan:
     train_tokens: Fact | None
     loss: LossBand | None
     unknown: tuple[Unknown, ...]
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps; none of an evaluation alone."""
+        return _steps(self.config)
 
     @property
     def tokens_per_step(self) -> int:
@@ -82,11 +93,15 @@ class Plan:
 
     @property
     def mfu(self) -> tuple[float, float, float] | None:
-        """Share of the devices' peak: low, likely, high."""
+        """Share of the devices' peak: low, likely, high.
+
+        At most 1: a CPU's peak in bfloat16 is only known to be at least so much, and its band may go beyond.
+        """
         if self.speed is None or self.device.peak is None:
             return None
         scale = self.shape.flops_per_token() / (self.device.peak.number * self.device.count)
-        return (self.speed.low * scale, self.speed.likely * scale, self.speed.high * scale)
+        speed = self.speed
+        return min(1.0, speed.low * scale), min(1.0, speed.likely * scale), min(1.0, speed.high * scale)
 
     @property
     def joules(self) -> float | None:
@@ -121,22 +136,26 @@ def make_plan(
     facts = {**known_facts(str(facts["dataset"].value) if "dataset" in facts else config.dataset), **facts}
     vocabulary = _vocabulary(config, facts, sources)
     shape = ModelShape.of(config, int(vocabulary.number))
-    count = int(facts["device_count"].number) if "device_count" in facts else 1
     name = str(facts["device"].value) if "device" in facts else None
+    count = int(facts["device_count"].number) if "device_count" in facts else devices_in(name or "") or 1
     device = plan_device(config, name=name, count=count, peak=facts.get("peak_flops"))
     memory, fits, largest = _memory(config, shape, device)
-    tokens = config.sequences_per_step * config.block_size * config.max_iters
+    tokens = config.sequences_per_step * config.block_size * _steps(config)
     train_tokens = facts.get("train_tokens")
-    loss = expected_loss(
-        dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
-        parameters=shape.count_parameters().nanogpt,
-        tokens=tokens,
-        vocab_size=shape.vocab_size,
-        unique_tokens=train_tokens.number if train_tokens is not None else None,
-        tokens_per_step=config.sequences_per_step * config.block_size,
-        non_embedding=shape.count_parameters().non_embedding,
-        lr_fraction=_last_rate(config),
-        recipe=config.recipe,
+    loss = (
+        None
+        if config.eval_only or not _from_scratch(config)
+        else expected_loss(
+            dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
+            parameters=shape.count_parameters().nanogpt,
+            tokens=tokens,
+            vocab_size=shape.vocab_size,
+            unique_tokens=train_tokens.number if train_tokens is not None else None,
+            tokens_per_step=config.sequences_per_step * config.block_size,
+            non_embedding=shape.count_parameters().non_embedding,
+            lr_fraction=_last_rate(config),
+            recipe=config.recipe,
+        )
     )
     speed = speed or _speed(config, shape, device)
     return Plan(
@@ -151,8 +170,21 @@ def make_plan(
         tokens=tokens,
         train_tokens=train_tokens,
         loss=loss,
-        unknown=_unknown(device, train_tokens, loss, speed),
+        unknown=(
+            *((AN_EVALUATION,) if config.eval_only else ()),
+            *_unknown_vocabulary(config, vocabulary),
+            *_unknown(device, train_tokens, loss, speed),
+        ),
     )
+
+
+def _steps(config: TrainConfig) -> int:
+    return 0 if config.eval_only else config.max_iters
+
+
+def _from_scratch(config: TrainConfig) -> bool:
+    """Whether the curves of fresh weights hold: a run that goes on was fresh once, other weights were not."""
+    return config.init_from in ("scratch", "auto", "resume")
 
 
 def _last_rate(config: TrainConfig) -> float:
@@ -165,6 +197,9 @@ def _vocabulary(config: TrainConfig, facts: Mapping[str, Fact], sources: Mapping
         return configured("vocab_size", config.vocab_size, place=sources.get("vocab_size", ""))
     if "vocab_size" in facts:
         return facts["vocab_size"]
+    usual = usual_vocabulary(config.dataset)
+    if usual is not None:
+        return usual
     reason = "nothing says it; GPT-2's 50,257 padded to a multiple of 64, as nanoGPT does"
     return assumed("vocab_size", GPT2_PADDED_VOCABULARY, reason)
 
@@ -196,7 +231,7 @@ def _memory(
         optimizer=config.optimizer,
     )
     memory = training_memory(step)
-    if device.memory is None:
+    if device.memory is None or config.eval_only:
         return memory, None, None
     budget = usable_bytes(int(device.memory.number))
     return memory, memory.total <= budget, largest_micro_batch(step, budget)
@@ -224,6 +259,17 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
     )
 
 
+def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown, ...]:
+    """That the vocabulary is a guess, where nothing says it and no script is known to make the data."""
+    if vocabulary.origin is not Origin.ASSUMED:
+        return ()
+    missing = (
+        f"--vocab-size N, or the prepared dataset: {vocabulary.text} is assumed for {config.dataset!r}, and"
+        " parameters, memory and speed follow from it"
+    )
+    return (Unknown("How large is the vocabulary?", missing),)
+
+
 def _unknown(
     device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
 ) -> tuple[Unknown, ...]:
@@ -232,6 +278,9 @@ def _unknown(
         missing = f"{device.remark}; on that machine, gptwright plan --measure"
         fits = ", and does it fit" if device.memory is None else ""
         unknown.append(Unknown(f"How fast will it be{fits}?", missing))
+    elif device.memory is None:
+        missing = f"the machine's memory, behind the name: --device '{device.name.text} 16GB'"
+        unknown.append(Unknown("Does it fit?", missing))
     if train_tokens is None:
         unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
     if loss is None:

@@ -1,8 +1,8 @@
 """Somebody's config file as evidence: what it sets, where, and what its comments claim.
 
 Unlike the config room, which refuses what `train` cannot take, this reads what it can of any file: settings
-of other programs too, and it counts the statements that it does not understand. Nothing is executed: values
-are literals, arithmetic on numbers, and names of settings above.
+of other programs too, in a dataclass, a dict or capitals as well, and it counts the statements that it does
+not understand. Nothing is executed: values are literals, arithmetic on numbers, and names of settings above.
 """
 
 import ast
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gptwright.config.nanogpt import LARGEST_EXPONENT, LARGEST_NUMBER, OPERATIONS
+from gptwright.config.schema import FIELDS
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, Value, configured
 from gptwright.record.evidence import Comment, ConfigEvidence
@@ -23,6 +24,16 @@ from gptwright.record.evidence import Comment, ConfigEvidence
 # What llama2.c, Hugging Face, litgpt, nanochat and torchtitan call the settings that have a name in nanoGPT.
 SAME_AS: Mapping[str, str] = {
     "dim": "n_embd",
+    "emb_dim": "n_embd",
+    "embed_dim": "n_embd",
+    "n_embed": "n_embd",
+    "d_model": "n_embd",
+    "context_length": "block_size",
+    "context_size": "block_size",
+    "sequence_length": "block_size",
+    "drop_rate": "dropout",
+    "grad_accum_steps": "gradient_accumulation_steps",
+    "accumulation_steps": "gradient_accumulation_steps",
     "n_layers": "n_layer",
     "n_heads": "n_head",
     "max_seq_len": "block_size",
@@ -51,6 +62,7 @@ SAME_AS: Mapping[str, str] = {
     "adam_beta2": "beta2",
 }
 LONGEST_FILE = 1 << 20
+HOLDS_SETTINGS = re.compile(r"config|cfg|param|setting|arg|^dict$", re.IGNORECASE)
 TOML_KEY = re.compile(r"\s*([\w-]+|\"[^\"\n]*\"|'[^'\n]*')\s*=")
 
 
@@ -125,12 +137,75 @@ def _python_settings(path: Path, text: str) -> tuple[Settings, int]:
     for statement in tree.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
+        known = {name: value for name, (value, _) in settings.items()}
+        inside = [
+            (name, value, node.lineno)
+            for name, node in _inside(statement)
+            if (value := _value_or_none(node, known)) is not None
+        ]
+        for name, value, line in inside:
+            settings.setdefault(name, (value, line))
+        if inside:
+            continue
         try:
-            name, value = _assigned(statement, {name: value for name, (value, _) in settings.items()})
+            name, value = _assigned(statement, known)
             settings[name] = value, statement.lineno
         except (ValueError, ArithmeticError, TypeError, RecursionError):
             skipped += 1
-    return settings, skipped
+    return _lowered(settings), skipped
+
+
+def _inside(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The settings in a dataclass or a dict: `class GPTConfig: n_layer: int = 12`, `dict(n_layer=12)`.
+
+    Classes and calls of other names may be anything.
+    """
+    if isinstance(statement, ast.ClassDef) and HOLDS_SETTINGS.search(statement.name):
+        for part in statement.body:
+            if (
+                isinstance(part, ast.AnnAssign)
+                and isinstance(part.target, ast.Name)
+                and part.value is not None
+            ):
+                yield part.target.id, part.value
+            elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+                yield part.targets[0].id, part.value
+    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        yield from _items(statement.value)
+
+
+def _items(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values of a dict, those of dicts inside it included."""
+    pairs: list[tuple[str | None, ast.expr]] = []
+    if isinstance(node, ast.Dict):
+        names = (key.value if isinstance(key, ast.Constant) else None for key in node.keys)
+        pairs = [
+            (str(name) if name is not None else None, each)
+            for name, each in zip(names, node.values, strict=True)
+        ]
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and HOLDS_SETTINGS.search(node.func.id)
+    ):
+        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords]
+    for name, value in pairs:
+        within = list(_items(value))
+        if within:
+            yield from within
+        elif name is not None:
+            yield name, value
+
+
+def _lowered(settings: Settings) -> Settings:
+    """The settings, those in capitals by nanoGPT's names too where no other has them: `BATCH_SIZE`."""
+    lowered = {name.lower(): value for name, value in settings.items() if name.isupper()}
+    return {name: value for name, value in lowered.items() if name in FIELDS or name in SAME_AS} | settings
+
+
+def _value_or_none(node: ast.expr, known: Mapping[str, Value]) -> Value:
+    try:
+        return _value(node, known)
+    except (ValueError, ArithmeticError, TypeError, RecursionError):
+        return None
 
 
 def _assigned(statement: ast.stmt, known: Mapping[str, Value]) -> tuple[str, Value]:

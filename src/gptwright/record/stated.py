@@ -4,15 +4,19 @@ They come from `facts.toml`, from options and from our own run.json, and are che
 there are, because a misspelt fact would silently be no fact.
 """
 
+import contextlib
 import difflib
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gptwright import units
 from gptwright.errors import RunError
 from gptwright.facts import Fact, Value, stated
+
+# No corpus has more tokens, and a number of more digits was never one.
+LARGEST = 10**18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +103,12 @@ def _typed(name: str, value: object, place: str) -> Value:
     if known.type is str and isinstance(value, str) and value.strip():
         return value.strip()
     if known.type is int and not isinstance(value, bool):
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = units.parse_count(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.replace(",", "").replace("_", "")):
-            value = int(value.replace(",", "").replace("_", ""))
-        if isinstance(value, int) and value > 0:
+        if isinstance(value, int) and 0 < value <= LARGEST:
             return value
     kind = "a whole number above 0" if known.type is int else "text"
     raise RunError(f"{place} states {name} = {value!r}, which is not {kind}", fix=f"write {known.example}")

@@ -34,7 +34,7 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
         "memory": _memory(plan),
         "throughput": _throughput(plan),
         "schedule": {
-            "steps": config.max_iters,
+            "steps": plan.steps,
             "tokens": plan.tokens,
             "tokens_per_parameter": plan.tokens_per_parameter,
             "epochs": plan.epochs,

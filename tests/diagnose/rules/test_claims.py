@@ -16,7 +16,7 @@ SETTINGS = """
 dataset = 'fineweb'
 gradient_accumulation_steps = 32{accumulation}
 batch_size = 16{batch}
-block_size = 1024
+block_size = 1024{context}
 n_layer = 12
 n_head = 12
 n_embd = 384{width}
@@ -27,7 +27,7 @@ bias = False
 """
 
 
-NO_COMMENTS = dict.fromkeys(("accumulation", "batch", "width", "steps", "warmup"), "")
+NO_COMMENTS = dict.fromkeys(("accumulation", "batch", "context", "width", "steps", "warmup"), "")
 
 
 def reading(tmp_path: Path, *, above: str = "", **after: str) -> Reading:
@@ -114,6 +114,27 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("gpt2-40M-10B", None),
+        ("gpt2-40M-100B", None),
+        ("out-fineweb-100B", None),
+        ("edu_fineweb100B", None),
+        ("gpt2-10B-tokens", None),
+        ("run-10B", None),
+        ("gpt2-124M-10B", "124M"),
+        ("llama-1.5B", "1.5B"),
+    ],
+)
+def test_tokens_in_a_name_are_no_size(tmp_path: Path, name: str, wrong: str | None) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(SETTINGS.format_map(NO_COMMENTS) + f"wandb_run_name = '{name}'\n")
+    evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
+    findings = [f for f in size_label_mismatch(read_run(evidence)) if isinstance(f, Finding)]
+    assert [f.message.split()[3] for f in findings] == ([f"{wrong};"] if wrong else [])
+
+
+@pytest.mark.parametrize(
     ("where", "comment", "truth"),
     [
         ("steps", "that is about 3B tokens", "10.49B"),
@@ -124,6 +145,10 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
         ("accumulation", "65,536 tokens per iteration", "524,288"),
         ("batch", "12 batch size * 1024 block size * 5 gradaccum * 8 GPUs = 491,520", "524,288"),
         ("accumulation", "8 sequences x 32 = 256 sequences per update", "512"),
+        ("batch", "8 batch_size * 32 grad_accum * 1024 tokens = 262,144 tokens/iter", "524,288"),
+        ("above", "the text has 10B tokens, so 1 epoch ~= 2,400 iters", "1.907e+04"),
+        ("context", "context of up to 256 previous characters", "1,024"),
+        ("width", "384/6 = 64 per head", "32"),
         ("steps", "this makes the total number of tokens be 300B", "10.49B"),
         ("steps", "3 epochs", "1.049"),
         ("warmup", "2000 steps of warm-up", "500"),
@@ -157,6 +182,13 @@ def test_a_stale_number_is_recomputed(tmp_path: Path, where: str, comment: str, 
         ("width", "was 768"),
         ("steps", "20 tokens per parameter would be 0.8B"),
         ("width", "32 channels per head"),
+        ("batch", "16 batch_size * 32 grad_accum * 1024 tokens = 524,288 tokens/iter"),
+        ("batch", "16 × 1024 = 16,384 tokens/step (micro-step)"),
+        ("batch", "Batch: 16 × 1024 = 16,384"),
+        ("accumulation", "16,384 tokens per forward pass and step, 32 of them"),
+        ("above", "the text has 10B tokens, so 1 epoch ~= 19,073 iters"),
+        ("above", "1 epoch is 19,073 steps"),
+        ("context", "context of up to 1024 previous characters"),
         ("warmup", "warm up for 500 steps, 2.5 % of the run"),
         ("accumulation", "effective batch size 512"),
         ("accumulation", "effective batch of 524,288 tokens"),

@@ -161,6 +161,16 @@ class TestClaims:
         assert "max_iters = 5,000" in found(run)["stale-comment"].message
 
 
+class TestLongContexts:
+    def test_half_of_the_attention_that_an_mfu_counts_is_not_done(self, tmp_path: Path) -> None:
+        """6 layers of 384 at 8,192 tokens: 406 MFLOP a token by the convention, 293 done: 0.72 of it."""
+        settings = WEB | {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 8192, "batch_size": 2}
+        facts = {"device": "RTX 4090"}
+        for name, share, impossible in (("a", 1.2, False), ("b", 1.6, True)):
+            run = write_run(tmp_path / name, settings, facts, web_loss, tflops=share * 165.2, last=500)
+            assert ("impossible-throughput" in found(run)) is impossible
+
+
 class TestRisingValidation:
     def test_nothing_is_memorized_within_the_first_pass(self, tmp_path: Path) -> None:
         def rising(step: float) -> float:
@@ -184,6 +194,18 @@ class TestRisingValidation:
             val=lambda s: web_loss(s) + 0.04 * math.sin(2 * math.pi * s / 1900),
         )
         assert {"periodic-validation", "overfitting"} & found(run).keys() == {"periodic-validation"}
+
+    def test_what_rounding_makes_of_a_slope_is_no_swing(self, tmp_path: Path) -> None:
+        """Three places of a loss that rises by 0.0167 an evaluation: 0.017, 0.017, 0.016, and so on."""
+        lines = [
+            f"Ep {step // 52 + 1}, Step {step:06d}, Train: {9.5 * math.exp(-step / 180):.3f},"
+            f" Val: {6.0 + 3.6 * math.exp(-step / 20) + step / 900:.3f}, Step tok/sec: 12500, Avg tok/sec: 0"
+            for step in range(0, 780, 15)
+        ]
+        (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+        findings = found(tmp_path)
+        assert {"periodic-validation", "overfitting"} & findings.keys() == {"overfitting"}
+        assert "step 105 with 6.1360" in findings["overfitting"].message
 
 
 class TestLinesWithoutSteps:

@@ -35,6 +35,10 @@ def read(text: str) -> LogEvidence:
         ("Steps:   3%|3         | {s}/5000 [00:45<04:32,  2.00it/s, loss={l}, lr=0.0001]", {"seconds": 0.5}),
         ("[{s} | 33.44] loss={l} avg=3.30", {}),
         ("Iteration {s} of 5000: training loss = {l}", {}),
+        (
+            "step {s:>6}/20000 | train {l} | 1.85 s/step | 35.4k tok/s",
+            {"seconds": 1.85, "tokens_per_second": 35400},
+        ),
         ("2026-05-27 00:36:34,620 - INFO - Step {s}, Loss: {l}, aux loss: 0.01, best loss: 1.0", {}),
     ],
 )
@@ -241,3 +245,83 @@ def test_a_table_of_fastai() -> None:
     assert list(log.train.loss) == [4.512345, 4.112345]
     assert list(log.evals.val_loss) == [4.312345, 4.012345]
     assert log.header["epochs"].value == 2
+
+
+def test_thousands_in_a_table_are_steps_like_any_other() -> None:
+    rows = "".join(
+        f"| {step:,} | {5 - step / 2000:.3f} | {5.1 - step / 2000:.3f} | 45.1k |\n"
+        for step in range(500, 3001, 500)
+    )
+    log = read("| step | train loss | val loss | tok/s |\n|-----:|-----:|-----:|------|\n" + rows)
+    np.testing.assert_array_equal(log.train.step, [500, 1000, 1500, 2000, 2500, 3000])
+    np.testing.assert_allclose(log.evals.val_loss[[0, -1]], [4.85, 3.6])
+
+
+def test_a_chart_that_wandb_exports_is_the_first_run_in_it() -> None:
+    names = ("train/loss", "train/loss__MIN")
+    columns = [f"run-{run} - {name}" for run in "ab" for name in names]
+    head = ",".join(f'"{name}"' for name in ("Step", *columns)) + "\n"
+    rows = "".join(
+        f'"{step}","{4 - step / 100}","{4 - step / 100}","",""\n"{step + 5}","","","{9 - step / 100}",""\n'
+        for step in range(0, 100, 20)
+    )
+    log = read(head + rows)
+    np.testing.assert_array_equal(log.train.step, [0, 20, 40, 60, 80])
+    np.testing.assert_allclose(log.train.loss, [4, 3.8, 3.6, 3.4, 3.2])
+    assert log.hazards["columns of other runs, left out"] == 1
+
+
+def test_a_lightning_csv_has_a_row_for_each_loss() -> None:
+    log = read(
+        "epoch,step,train_loss_step,val_loss\n0,49,5.0,\n0,99,4.5,\n0,99,,4.6\n1,149,4.0,\n1,199,3.5,\n1,199,,3.9\n"
+    )
+    np.testing.assert_array_equal(log.train.step, [49, 99, 149, 199])
+    np.testing.assert_array_equal(log.evals.step, [99, 199])
+    np.testing.assert_allclose(log.evals.val_loss, [4.6, 3.9])
+
+
+@pytest.mark.parametrize(
+    "of_validation", ["Validating: 100%|██| 20/20", "Validation DataLoader 0: 100%|██| 20/20"]
+)
+def test_the_bar_of_an_evaluation_counts_no_steps(of_validation: str) -> None:
+    lines = [
+        f"Epoch {e}: 100%|██| 625/625 [01:23<00:00, 7.50it/s, train_loss={3 - e / 10}]\n"
+        f"{of_validation} [00:02<00:00, 9.87it/s, val_loss={3.2 - e / 10}]\n"
+        for e in range(4)
+    ]
+    log = read("".join(lines))
+    assert log.last_run_segment == 0
+    np.testing.assert_array_equal(log.train.step, [625, 1250, 1875, 2500])
+    np.testing.assert_array_equal(log.evals.step, [625, 1250, 1875, 2500])
+    np.testing.assert_allclose(log.evals.val_loss, [3.2, 3.1, 3.0, 2.9])
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens"),
+    [
+        ("Ep 1 (step {s}): train_loss=4.2, val_loss=4.3, tokens_seen={t}", 1024),
+        ("step {s} | loss 4.2 | total tokens: {t:,}", 32_768),
+        ("step {s} | loss 4.2 | {t} tokens/s", None),
+        ("step {s} | loss 4.2 | tokens seen: 5000", None),
+        ("step {s} | loss 4.2 | tokens: {t}", 2048),
+    ],
+)
+def test_tokens_since_the_start_tell_those_of_a_step(line: str, tokens: int | None) -> None:
+    log = read("".join(line.format(s=s, t=(s + 1) * (tokens or 512)) + "\n" for s in range(0, 100, 5)))
+    found = log.header.get("tokens_per_step")
+    assert (found.value if found is not None else None) == tokens
+    assert found is None or found.source == "log:20"
+
+
+@pytest.mark.parametrize(
+    "line", ["Step {s:,} / 50,000 | Loss: 4.20", "[step {s:,}] loss=4.20", "iter {s:,}: loss 4.20"]
+)
+def test_a_counter_with_thousands(line: str) -> None:
+    log = read("".join(line.format(s=s) + "\n" for s in range(500, 3001, 500)))
+    np.testing.assert_array_equal(log.train.step, [500, 1000, 1500, 2000, 2500, 3000])
+    assert log.last_run_segment == 0
+
+
+def test_numbers_behind_a_counters_comma_are_not_its_thousands() -> None:
+    log = read("".join(f"Epoch 1, Step {s}, 300 batches, Loss: 4.20\n" for s in (100, 200, 300, 400)))
+    np.testing.assert_array_equal(log.train.step, [100, 200, 300, 400])

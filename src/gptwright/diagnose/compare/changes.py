@@ -6,12 +6,18 @@ equal tokens as it is count as none.
 
 import math
 
+import numpy as np
+
+from gptwright.arithmetic.reference import dataset_family
 from gptwright.diagnose.compare.outcome import Difference
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Value
 
 # Sizes of one corpus as different people round them.
 SAME_TEXT = 0.05
+
+# A run's first line is a little below its highest rate where the rate decays from the start.
+SAME_PEAK = 0.05
 
 # Settings that change together count as one thing; another cut of the same step changes nothing.
 THINGS: dict[str, tuple[str, ...]] = {
@@ -65,6 +71,8 @@ def setting(reading: Reading, field: str) -> Value:
         named = reading.machine.name
         return named.value if named is not None else reading.settings.word("device")
     fact = reading.settings.get(field)
+    if fact is None and field == "batch_size":
+        fact = reading.settings.get("micro_batch")
     if fact is not None:
         return fact.value
     # A trainer that has one model and one optimizer does not say which.
@@ -75,7 +83,24 @@ def setting(reading: Reading, field: str) -> Value:
 def differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
     """Settings that both runs know and that differ."""
     fields = dict.fromkeys([*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS])
-    return tuple(Difference(f, setting(a, f), setting(b, f)) for f in fields if _differs(a, b, f))
+    return tuple(Difference(f, *_both(a, b, f)) for f in fields if _differs(a, b, f))
+
+
+def idle_changes(a: Reading, b: Reading) -> tuple[str, ...]:
+    """Fields that differ and leave the loss at equal tokens as it is."""
+    return tuple(field for field in HARMLESS if _differs(a, b, field))
+
+
+def fields_of(thing: str, a: Reading, b: Reading) -> tuple[str, ...]:
+    """The fields by which two runs differ in one thing."""
+    found = tuple(field for field in THINGS.get(thing, (thing,)) if _differs(a, b, field))
+    return found or (("batch_size",) if thing == "tokens per step" else ())
+
+
+def same_corpus(a: str, b: str) -> bool:
+    """Whether two names or paths mean one corpus."""
+    families = dataset_family(a), dataset_family(b)
+    return a == b or (families[0] is not None and families[0] == families[1])
 
 
 def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -87,7 +112,7 @@ def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
             differing = []
         if thing in LED and fields[0] not in differing:
             things += differing
-        elif differing:
+        elif differing or (thing == "tokens per step" and _other_batches(a, b)):
             things.append(thing)
     # Heads follow width at a fixed head size.
     if {"width", "heads"} <= set(things):
@@ -97,11 +122,37 @@ def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
     return tuple(things)
 
 
+def _both(a: Reading, b: Reading, field: str) -> tuple[Value, Value]:
+    """A setting of both; for a learning rate that neither says, the highest that their lines print."""
+    ours, theirs = setting(a, field), setting(b, field)
+    if field == "learning_rate" and ours is None and theirs is None:
+        peaks = _highest_rate(a), _highest_rate(b)
+        if None not in peaks and not math.isclose(*peaks, rel_tol=SAME_PEAK):  # type: ignore[arg-type]
+            return peaks
+    return ours, theirs
+
+
+def _highest_rate(reading: Reading) -> float | None:
+    if reading.train is None or reading.log is None or reading.log.format.prints_rate_multiple:
+        return None
+    rates = reading.train.learning_rate
+    known = rates[np.isfinite(rates)]
+    return float(known.max()) if len(known) else None
+
+
+def _other_batches(a: Reading, b: Reading) -> bool:
+    """Whether micro-batches differ and nothing says that accumulation makes up for it."""
+    unknown = all(reading.speed.tokens_per_step is None for reading in (a, b))
+    return unknown and _differs(a, b, "batch_size")
+
+
 def _differs(a: Reading, b: Reading, field: str) -> bool:
     """Whether both runs know the setting and it is not the same."""
-    ours, theirs = setting(a, field), setting(b, field)
+    ours, theirs = _both(a, b, field)
     if ours is None or theirs is None:
         return False
+    if field == "dataset":
+        return not same_corpus(str(ours), str(theirs))
     if isinstance(ours, int | float) and isinstance(theirs, int | float):
         return not math.isclose(float(ours), float(theirs), rel_tol=1e-9)
     return ours != theirs

@@ -1,12 +1,14 @@
 """Whether the losses of two runs are the same quantity, and what to keep in mind if they are."""
 
-from gptwright.arithmetic.reference import dataset_family
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
-from gptwright.diagnose.compare.changes import setting
+from gptwright.diagnose.compare.changes import same_corpus, setting
 from gptwright.diagnose.compare.points import loss_curves
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
+
+# How the reasons end for which no two values can be held side by side.
+STEP_NOT_KNOWN, NOTHING_IN_COMMON = "holds is not known", "have no stretch in common"
 
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -18,7 +20,7 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
         reasons.append("different vocabulary: a token is another amount of text")
     datasets = setting(a, "dataset"), setting(b, "dataset")
-    if None not in datasets and not _same_corpus(str(datasets[0]), str(datasets[1])):
+    if None not in datasets and not same_corpus(str(datasets[0]), str(datasets[1])):
         reasons.append(f"different data: {datasets[0]} and {datasets[1]}")
     splits = setting(a, "val_tokens"), setting(b, "val_tokens")
     if not reasons and None not in splits and splits[0] != splits[1]:
@@ -37,8 +39,8 @@ def why_apart(a: Reading, b: Reading) -> str:
     """Why no two values of the curves can be held side by side."""
     unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
     if len(unknown) == 1:
-        return f"how many tokens a step of {unknown[0]} holds is not known"
-    return "their evaluations have no stretch in common"
+        return f"how many tokens a step of {unknown[0]} {STEP_NOT_KNOWN}"
+    return f"their evaluations {NOTHING_IN_COMMON}"
 
 
 def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -59,8 +61,3 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
 
 def _both_validate(a: Reading, b: Reading) -> bool:
     return len(val_loss(a)) > 0 and len(val_loss(b)) > 0
-
-
-def _same_corpus(a: str, b: str) -> bool:
-    families = dataset_family(a), dataset_family(b)
-    return a == b or (families[0] is not None and families[0] == families[1])

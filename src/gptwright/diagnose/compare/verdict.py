@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gptwright import units
+from gptwright.diagnose.compare.changes import fields_of, idle_changes
+from gptwright.diagnose.compare.comparable import NOTHING_IN_COMMON, STEP_NOT_KNOWN
 from gptwright.diagnose.compare.outcome import Point, Verdict
 from gptwright.diagnose.compare.points import loss_curves, same_curve
 from gptwright.diagnose.reading import Reading
@@ -83,8 +85,17 @@ def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
         confidence=Confidence.CERTAIN,
         message=f"Nothing can be said about who is ahead: {'; '.join(reasons)}.",
         evidence=tuple(fact for reading in (a, b) for fact in reading.settings.facts(*named)),
-        actions=(Action("Evaluate both models on the same text, in bits per byte."),),
+        actions=(Action(_remedy(reasons)),),
     )
+
+
+def _remedy(reasons: Sequence[str]) -> str:
+    """What would make two runs comparable: more of them where their losses are the same quantity."""
+    if any(reason.endswith(NOTHING_IN_COMMON) for reason in reasons):
+        return "Let the shorter run go on to an evaluation that the other has passed, or evaluate both anew."
+    if any(reason.endswith(STEP_NOT_KNOWN) for reason in reasons):
+        return "Give the config of that run, or the head of its log, which says how many tokens a step has."
+    return "Evaluate both models on the same text, in bits per byte."
 
 
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
@@ -92,8 +103,7 @@ def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     last = both.last
     at = _amount(last.at, counted=all(run.speed.tokens_per_step is not None for run in both.runs))
     text = _in_words(both, verdict, at)
-    if both.by_seconds and (both.by_seconds[-1].delta < 0) != (last.delta < 0):
-        text += f" At equal time it is the other way round: {abs(both.by_seconds[-1].delta):.4f} nats."
+    text += _at_equal_time(both)
     losses = (
         derived(f"loss_{name}", value, f"of {name} after {at}", unit="nats")
         for name, value in (("a", last.a), ("b", last.b))
@@ -116,7 +126,10 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
     if verdict is Verdict.WITHIN_NOISE and same_curve(*both.runs):
         return "Both curves are the same to the last digit: one log twice, or a run repeated to the bit."
     if verdict is Verdict.WITHIN_NOISE:
-        return f"Within the noise: {ahead} is ahead by {gap}; another seed could turn it around."
+        lead = (
+            f"{ahead} is ahead by {gap}" if f"{abs(last.delta):.4f}" != "0.0000" else f"they differ by {gap}"
+        )
+        return f"Within the noise: {lead}; another seed could turn it around."
     if not last.significant:
         return f"Before one of them broke they were within the noise of each other: {gap}."
     if ahead == both.only_failure:
@@ -130,12 +143,29 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
 def _credit(both: SideBySide) -> str:
     """What the difference may be credited to, as far as the settings are known."""
     if both.changed:
-        return f"only {both.changed[0]} was changed"
+        thing = both.changed[0]
+        fields = fields_of(thing, *both.runs)
+        told = f" ({', '.join(fields)})" if fields and thing.replace(" ", "_") not in fields else ""
+        return f"only {thing} was changed{told}"
     named = zip("ab", both.runs, strict=True)
     unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
     if unknown:
         return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
+    idle = ", ".join(idle_changes(*both.runs))
+    if idle:
+        return f"{idle} cannot move the loss so far, so something that is not in the records was changed"
     return "nothing that is known was changed, so something that is not in the records was"
+
+
+def _at_equal_time(both: SideBySide) -> str:
+    """Who is ahead after equal seconds, where that is not what equal tokens say."""
+    if not both.by_seconds:
+        return ""
+    timed, last = both.by_seconds[-1], both.last
+    ahead, by = "b" if timed.delta < 0 else "a", f"{abs(timed.delta):.4f} nats"
+    if last.significant:
+        return f" At equal time it is the other way round: {by}." if ahead != both.ahead else ""
+    return f" At equal time {ahead} is ahead by {by}." if timed.significant else ""
 
 
 def _best_of_each(both: SideBySide) -> str:

@@ -6,145 +6,51 @@ while its width went from 512 to 384 and its model to 40.56M.
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from gptwright import units
+from gptwright.diagnose.claims import (
+    BATCH_PRODUCT,
+    CONTEXT_AFTER,
+    CONTEXT_BEFORE,
+    CORPUS_IN_NAME,
+    DATA_WORDS,
+    EFFECTIVE_BATCH,
+    EPOCH_IN_STEPS,
+    EPOCH_WORDS,
+    FACTOR_AFTER,
+    FACTOR_BEFORE,
+    HEAD_AFTER,
+    HEAD_BEFORE,
+    IN_ALL,
+    LOOSE,
+    MICRO,
+    MODEL_NAME_BEFORE,
+    NOT_OF_THIS_RUN,
+    OF_A_RULE,
+    ONLY_A_SIZE,
+    PART_OF_THE_RUN,
+    PER_STEP,
+    PERCENT,
+    SCALES,
+    SEQUENCE_WORDS,
+    SHAPE_FIELDS,
+    SIZE_BEFORE,
+    SIZE_IN_NAME,
+    SIZE_WORDS,
+    STEPS,
+    STEPS_OF_EPOCH,
+    TIGHT,
+    TOKEN_WORDS,
+    TOKENS_BEFORE,
+    TOKENS_IN_NAME,
+    Claim,
+    claims_in,
+)
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
-from gptwright.record.evidence import Comment
-
-SCALES = {
-    "k": 1e3,
-    "m": 1e6,
-    "b": 1e9,
-    "t": 1e12,
-    "million": 1e6,
-    "billion": 1e9,
-    "thousand": 1e3,
-    "trillion": 1e12,
-}
-NUMBER = r"(?P<number>\d{1,3}(?:[,_ ]\d{3})+|\d+(?:\.\d+)?(?:e\d+)?)"
-SCALE = r"(?P<scale>[kmbt]|million|billion|thousand|trillion)?"
-# "125M", "0.5 million", "524,288", "2.5e9" in front of the word that says what is counted.
-QUANTITY = re.compile(rf"(?<![\w.,-]){NUMBER}\s?{SCALE}(?![\w.])", re.IGNORECASE)
-# A size in a name: gpt2-124M, run_350m, "out-1.5B".
-SIZE_IN_NAME = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([MmBb])(?![A-Za-z0-9])")
-SIZE_WORDS = re.compile(
-    r"^\W{0,2}(?:\w+\s){0,1}?(?:param\w{0,8}|weights|network|net|model|gpt|transformer|llm|lm)\b",
-    re.IGNORECASE,
-)
-SIZE_BEFORE = re.compile(
-    r"\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}"
-    r"(?:(?:size|count|of|is|has|with|about|around|roughly|be)\W{1,3}){0,3}\W*$",
-    re.IGNORECASE,
-)
-# "GPT-2 small (124M)", "gpt2-medium, 350M".
-MODEL_NAME_BEFORE = re.compile(
-    r"\b(?:nano)?gpt[- ]?\d?(?:[- ](?:mini|nano|small|medium|large|xl))?[\s,:(~≈]{1,4}$", re.IGNORECASE
-)
-# A comment that is nothing but a size: "124M", "~ 0.35B".
-ONLY_A_SIZE = re.compile(r"^\W*\d+(?:\.\d+)?\s?[MB]\W*$")
-SHAPE_FIELDS = ("n_layer", "n_head", "n_embd", "model_type")
-# Words that make a number another model's, another time's or nobody's: "smaller than the 124M model".
-NOT_OF_THIS_RUN = re.compile(
-    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|used to be|formerly"
-    r"|previously|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of"
-    r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
-    re.IGNORECASE,
-)
-# A rule's number in a line of its own; beside a setting it is a claim about that.
-OF_A_RULE = re.compile(r"\b(?:chinchilla|optimal|optimum|target)\b", re.IGNORECASE)
-TOKEN_WORDS = re.compile(r"^\W{0,2}(?:\w+\s){0,2}?(?:tokens?|toks?|characters|chars)\b", re.IGNORECASE)
-TOKENS_BEFORE = re.compile(r"\btokens?\W+(?:(?:be|is|are|about|around|roughly)\W+){0,2}$", re.IGNORECASE)
-# "12 batch size * 1024 block size * 5 gradaccum = 491,520": what a product of batch settings comes to.
-BATCH_PRODUCT = re.compile(r"\bbatch\b.*[*×x].*=\s*~?$", re.IGNORECASE)
-SEQUENCE_WORDS = re.compile(r"^\W{0,2}(?:\w+\s){0,1}?(?:sequences|samples|examples|windows)\b", re.IGNORECASE)
-EPOCH_WORDS = re.compile(r"^\W{0,2}(?:full\s)?(?:epochs?|passes)\b", re.IGNORECASE)
-PER_STEP = re.compile(
-    r"\b(?:per|a|each|every|one|an)\s+(?:\w+\s)?(?:step|update|iter(?:ation)?|batch)\b|\btokens?/(?:step|iter)",
-    re.IGNORECASE,
-)
-HEAD_AFTER = re.compile(
-    r"^\W{0,2}(?:channels|dims?|dimensions|wide|numbers)\W+(?:per|a|each|in each)\W+head\b", re.IGNORECASE
-)
-HEAD_BEFORE = re.compile(
-    r"\bhead(?:s of|\W?(?:size|dim(?:ension)?))(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
-)
-CONTEXT_AFTER = re.compile(r"^\W{0,2}(?:tokens|characters|chars)\W+(?:of\W+)?context\b", re.IGNORECASE)
-CONTEXT_BEFORE = re.compile(r"\bcontext(?:\W?(?:length|size|window))?(?:\W+(?:of|is))?\W*$", re.IGNORECASE)
-EFFECTIVE_BATCH = re.compile(
-    r"\b(?:effective|global|total|real)\W+batch(?:\W?size)?(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
-)
-STEPS = re.compile(r"^\W{0,2}(?:steps|iters|iterations|updates)\b", re.IGNORECASE)
-# "50k steps in total", "train for ~50,000 iterations", and nothing else.
-IN_ALL = re.compile(
-    r"\b(?:total|in all|altogether)\b"
-    r"|^\W*(?:(?:train|run)s?\s(?:for\s)?)?(?:about\s|around\s)?\W*\d[\d.,_]*\s?k?\s\w+\W*$",
-    re.IGNORECASE,
-)
-PART_OF_THE_RUN = re.compile(
-    r"\b(?:every|each|first|after|per|last|at|by|until|warm\W?up|decay)\W+$", re.IGNORECASE
-)
-PERCENT = re.compile(r"^\s?(?:%|percent)")
-
-# Words that make a number of tokens the corpus's and not the run's.
-DATA_WORDS = re.compile(
-    r"\b(?:data(?:set)?|corpus|sample|split|file|shards?|train\.bin|val)\b", re.IGNORECASE
-)
-
-# How far a claim may be off: "125M" for 123.59M is a label, "3B" for 10.5B is wrong. Rounding to one digit
-# moves a number by up to a third (1.5 → 2 or 1); a label of two or three digits may be a neighbouring
-# convention's (124M with positions, 123.6M without); who writes four digits or more means that number.
-LOOSE, TIGHT, EXACT = 1.34, 1.12, 1.01
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A number with its scale in a comment, and the text around it."""
-
-    value: float
-    digits: int
-    written: str
-    before: str
-    after: str
-    comment: Comment
-
-    def agrees(self, *truths: float) -> bool:
-        """Whether the claim is one of the true values within the rounding of its own digits."""
-        factor = LOOSE if self.digits == 1 else TIGHT if self.digits < 4 else EXACT
-        return any(truth / factor <= self.value <= truth * factor for truth in truths)
-
-    def fact(self) -> Fact:
-        """The claim as evidence."""
-        field = self.comment.field or f"comment in line {self.comment.line}"
-        return Fact(
-            name="claim",
-            value=self.comment.text.strip(),
-            text=self.written,
-            origin=Origin.CONFIGURED,
-            reason=f"comment in line {self.comment.line} of the config",
-            source=f"config:{field}",
-        )
-
-
-def claims_in(comment: Comment) -> Iterator[Claim]:
-    """All quantities in a comment."""
-    for match in QUANTITY.finditer(comment.text):
-        number = re.sub(r"[,_ ]", "", match["number"])
-        scale = SCALES.get((match["scale"] or "").lower(), 1.0)
-        digits = len(number.split("e")[0].replace(".", "").strip("0")) or 1
-        text = comment.text
-        yield Claim(
-            float(number) * scale,
-            digits if scale != 1.0 else len(number),
-            match[0].strip(),
-            text[: match.start()],
-            text[match.end() :],
-            comment,
-        )
 
 
 def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
@@ -173,11 +79,9 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     written = [claim.written for claim in wrong]
     for name in ("out_dir", "wandb_run_name", "wandb_project"):
         label = config.settings.get(name)
-        for match in SIZE_IN_NAME.finditer(str(label.value)) if label is not None else ():
-            value = float(match[1]) * SCALES[match[2].lower()]
-            if not any(truth / TIGHT <= value <= truth * TIGHT for truth in truths):
-                facts.append(label)  # type: ignore[arg-type]
-                written.append(match[0])
+        for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
+            facts.append(label)  # type: ignore[arg-type]
+            written.append(size)
     if facts:
         yield finding(
             "size-label-mismatch",
@@ -190,6 +94,20 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
                 Action(f"Correct the label to {units.count(counted.number)}, or change n_layer and n_embd.")
             ],
         )
+
+
+def _wrong_sizes(name: str, truths: Sequence[float], reading: Reading) -> list[str]:
+    """The sizes in a name, if none of them is the model's: the others are tokens, as in 124M-10B."""
+    planned, wrong = reading.progress.planned_tokens, []
+    for match in SIZE_IN_NAME.finditer(name):
+        value = float(match[1]) * SCALES[match[2].lower()]
+        if any(truth / TIGHT <= value <= truth * TIGHT for truth in truths):
+            return []
+        of_run = planned is not None and planned.number / LOOSE <= value <= planned.number * LOOSE
+        of_text = CORPUS_IN_NAME.search(name[: match.start()]) or TOKENS_IN_NAME.match(name[match.end() :])
+        if not (of_run or of_text):
+            wrong.append(match[0])
+    return wrong
 
 
 def _about_size(claim: Claim) -> bool:
@@ -222,7 +140,7 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
         return
     for comment in config.comments:
         for claim in claims_in(comment):
-            truths = [] if _of_another_run(claim) else _truths(reading, claim)
+            truths = [] if _of_another_run(claim) or _is_factor(claim) else _truths(reading, claim)
             if truths and not claim.agrees(*(truth.number for truth in truths)):
                 nearest = min(truths, key=lambda truth: abs(math.log(truth.number / claim.value)))
                 yield finding(
@@ -233,6 +151,10 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
                     [claim.fact(), nearest],
                     actions=[Action(f"Correct the comment in line {comment.line} of the config.")],
                 )
+
+
+def _is_factor(claim: Claim) -> bool:
+    return bool(FACTOR_BEFORE.search(claim.before) or FACTOR_AFTER.match(claim.after))
 
 
 def _with_reason(truth: Fact) -> str:
@@ -308,7 +230,9 @@ def _is_per_step(claim: Claim) -> bool:
 
 
 def _batch_product(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
-    return [configured, _sequences(configured, reading)] if BATCH_PRODUCT.search(claim.before) else []
+    if not BATCH_PRODUCT.search(claim.before):
+        return []
+    return [configured, _sequences(configured, reading), *_micro_batch(reading)]
 
 
 def _effective_batch(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
@@ -324,12 +248,20 @@ def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
     if not (TOKEN_WORDS.match(claim.after) or TOKENS_BEFORE.search(claim.before)):
         return []
     if _is_per_step(claim):
-        return [configured]
+        return [configured, *(_micro_batch(reading) if MICRO.search(claim.comment.text) else ())]
     planned, comment = reading.settings.given.get("max_iters"), claim.comment
     about_data = comment.field in ("dataset", "block_size", "eval_iters") or DATA_WORDS.search(comment.text)
     if planned is None or about_data or claim.value < max(1e6, configured.number):
         return []
     return [configured, _planned_tokens(configured, planned)]
+
+
+def _micro_batch(reading: Reading) -> list[Fact]:
+    """Tokens of one forward pass."""
+    batch, context = (reading.settings.given.get(name) for name in ("batch_size", "block_size"))
+    if batch is None or context is None:
+        return []
+    return [derived("micro_batch_tokens", int(batch.number * context.number), "batch_size × block_size")]
 
 
 def _sequences_of_a_step(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
@@ -341,7 +273,12 @@ def _sequences_of_a_step(reading: Reading, claim: Claim, configured: Fact) -> li
 
 def _passes(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
     unique, planned = reading.settings.get("train_tokens"), reading.settings.given.get("max_iters")
+    if unique is not None and STEPS.match(claim.after) and STEPS_OF_EPOCH.search(claim.before):
+        formula = f"{unique.text} training tokens / {configured.text} a step"
+        return [derived("steps_per_epoch", unique.number / configured.number, formula)]
     if not EPOCH_WORDS.match(claim.after) or unique is None or planned is None:
+        return []
+    if EPOCH_IN_STEPS.match(claim.after):
         return []
     tokens = _planned_tokens(configured, planned)
     formula = f"{tokens.text} tokens / {unique.text} training tokens"

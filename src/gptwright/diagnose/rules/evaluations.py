@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gptwright.arithmetic.quantiles import student_quantile
-from gptwright.arithmetic.trend import noise_of, offset_between, periodicity
+from gptwright.arithmetic.trend import Period, noise_of, offset_between, periodicity
 from gptwright.diagnose.evaluation import (
     CONTIGUOUS,
     error_by_design,
@@ -16,7 +16,7 @@ from gptwright.diagnose.evaluation import (
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import eval_train_loss, train_loss, val_curve, val_loss
+from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve, val_loss
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 
@@ -27,6 +27,10 @@ FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
 # Two swings need so many evaluations to be told from noise.
 FEWEST_FOR_A_PERIOD = 16
+# Losses are printed to three or four places, and a straight slope so rounded has a period of its own.
+SMALLEST_SWING = 0.002
+# A swing goes up by twice its amplitude; a rise of twice that is not its work.
+RISE_OVER_SWING = 4
 # Random windows have seen 63 % of the text after as many tokens as it has: below that, hardly any twice.
 ONE_PASS = 0.9
 # A gap between two losses that are evaluated alike which no split explains, and how far both have to move.
@@ -51,7 +55,8 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
     if not point.train_falls:
         return
     val, train = val_curve(reading), training_loss(reading)
-    if len(val) >= FEWEST_FOR_A_PERIOD and periodicity(val.step, val.value) is not None:
+    swing = _swing(val)
+    if swing is not None and point.rise < RISE_OVER_SWING * swing.amplitude:
         return
     seen = reading.progress.epochs
     if seen is not None and seen.number < ONE_PASS and reading.starts_from_scratch:
@@ -331,15 +336,19 @@ def noisy_eval(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def _swing(val: Series) -> Period | None:
+    """A swing of validation that moves what is read from it; what rounding makes of a slope is none."""
+    period = periodicity(val.step, val.value) if len(val) >= FEWEST_FOR_A_PERIOD else None
+    return period if period is not None and period.amplitude >= SMALLEST_SWING else None
+
+
 def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     """Validation that rises and falls with a fixed period has the period of the data: shards or documents are
     read in order and not shuffled. The period must stand out of the noise of all periods that were tried.
     Source: modded-nanogpt issue 174.
     """
     val = val_curve(reading)
-    if len(val) < FEWEST_FOR_A_PERIOD:
-        return
-    period = periodicity(val.step, val.value)
+    period = _swing(val)
     if period is None:
         return
     yield finding(

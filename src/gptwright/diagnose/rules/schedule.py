@@ -111,10 +111,13 @@ def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
     if not faults:
         return
     total = int(steps)
+    taken_for_granted = [
+        name for name in ("lr_decay_iters", "warmup_iters") if settings.get(name) and not settings.named(name)
+    ]
     yield finding(
         "schedule-mismatch",
         Severity.WARNING,
-        Confidence.CERTAIN,
+        Confidence.LIKELY if taken_for_granted else Confidence.CERTAIN,
         "The schedule does not fit the run: " + "; ".join(faults) + ".",
         settings.facts("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate", "min_lr"),
         actions=[

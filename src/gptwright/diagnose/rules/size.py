@@ -8,8 +8,8 @@ from gptwright.diagnose.law import like_web_text
 from gptwright.diagnose.length import sensible_length
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.facts import Fact, derived
-from gptwright.findings import Action, Confidence, Severity
+from gptwright.facts import Fact, Origin, derived
+from gptwright.findings import Action, Confidence, Severity, Unknown
 
 # Up to four passes a repeated token is worth a fresh one (Muennighoff et al. 2023); beyond, the number of
 # tokens seen says less and less about how much was learned.
@@ -172,7 +172,8 @@ def _repeated(reading: Reading) -> bool:
 def embedding_heavy(reading: Reading) -> Iterator[Verdict]:
     """The token embedding is a table: a lookup on the way in and, tied, the last matrix on the way out. Where
     it holds most of the parameters, the count says little about what the network can learn, and a smaller
-    vocabulary buys depth or width at no cost. It needs the shape, so it fires on counted values only.
+    vocabulary buys depth or width at no cost. It needs the shape and the vocabulary itself: it does not fire
+    where that is assumed.
     Source: arithmetic (vocab_size × n_embd against the whole).
     """
     shape = reading.sizes.shape
@@ -181,6 +182,10 @@ def embedding_heavy(reading: Reading) -> Iterator[Verdict]:
     count = shape.count_parameters()
     share = count.token_embedding / count.nanogpt
     if share <= 0.5:
+        return
+    rows = reading.settings.get("vocab_size")
+    if rows is not None and rows.origin is Origin.ASSUMED:
+        yield Unknown("How much of the model is a table of words?", "the vocabulary: --vocab-size N")
         return
     yield finding(
         "embedding-heavy",

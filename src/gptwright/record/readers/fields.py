@@ -74,6 +74,7 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "of_bar": Field(column="of_bar"),
         "epoch": Field(column="epoch", pattern=POSITIVE),
         "epochs": Field(column="epochs"),
+        "tokens_seen": Field(column="tokens_seen", pattern=GROUPED),
         "micro_ms": Field(column="micro_seconds", pattern=POSITIVE, scale=1e-3),
         "sequences": Field(column="sequences", pattern=INTEGER),
         "skipped": Field(column="skipped", pattern=INTEGER),

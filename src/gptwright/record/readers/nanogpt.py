@@ -4,7 +4,9 @@
 over eval_iters batches. The time of an `iter` line that follows a `step` line includes that evaluation. The
 MFU is a running average against an A100 whatever the device, -100 % until its fifth step.
 
-A config given on the command line is echoed as text before the run, and each option as `Overriding: …`.
+A config given on the command line is echoed as text before the run, and each option as `Overriding: …`. Who
+pastes a log into a chat writes settings around it, or the command: they are facts of the header, because they
+are no whole config, and what they leave out may be anything.
 """
 
 import re
@@ -15,7 +17,7 @@ from gptwright.facts import Value
 from gptwright.record.configs import literal
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header
+from gptwright.record.readers.headers import Header, Said, fact
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import NO_COMMA, Shape, same_decimals
 
@@ -98,6 +100,41 @@ OPTION = re.compile(r"Overriding: (\w+) = (.+)")
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*) *= *([^#=][^#]*?|'[^']*'|\"[^\"]*\") *(?:#.*)?")
 
 
+# How a person writes settings into a message: a line of its own, or options of the command.
+PASTED = re.compile(r"\W{0,4}([A-Za-z_]\w{2,40}) {0,4}[:=] {0,4}([^#=:,]{1,40}?),? {0,20}(?:#.*)?")
+COMMAND = re.compile(r"\btrain\w*\.py\b")
+FLAG = re.compile(r"--(\w{3,40})[= ]([^\s-]\S{0,60})")
+# `dict(n_layer=12, n_head=12)` or `{"n_layer": 12, …}` in one line.
+PAIR = re.compile(
+    r"\b([a-z_]\w{2,40})[\"']?\s{0,4}[:=]\s{0,4}(-?\d[\w.+-]{0,20}|True|False|'[^']{1,60}'|\"[^\"]{1,60}\")"
+)
+A_NAME = re.compile(r"[\w./-]+")
+
+
+def _pasted_settings(build: Builder, text: str, line: int) -> bool:
+    """Keeps what a message says of nanoGPT's settings, unless the log itself says it."""
+    alone = PASTED.fullmatch(text)
+    if COMMAND.search(text):
+        found = FLAG.findall(text)
+    elif alone is not None:
+        found = [alone.groups()]
+    else:
+        found = PAIR.findall(text)
+        found = found if sum(name in DEFAULTS for name, _ in found) > 1 else []
+    taken = False
+    for name, written in found:
+        default = DEFAULTS.get(name)
+        try:
+            value = literal(written)
+        except ValueError:
+            value = written
+        a_word = isinstance(value, str) and A_NAME.fullmatch(value) is not None
+        if default is not None and (a_word if isinstance(default, str) else not isinstance(value, str)):
+            build.header.setdefault(name, fact(Said(name, value), line))
+            taken = True
+    return taken
+
+
 def echoed_settings(build: Builder) -> Callable[[str, int], bool]:
     """Reads the config that nanoGPT echoes before a run."""
     echoing = False
@@ -110,7 +147,7 @@ def echoed_settings(build: Builder) -> Callable[[str, int], bool]:
         option = OPTION.search(text)
         found = option or (ASSIGNMENT.fullmatch(text.strip()) if echoing and not build.has_rows() else None)
         if found is None:
-            return False
+            return _pasted_settings(build, text, line)
         try:
             build.setting(found[1], literal(found[2]), line)
         except ValueError:

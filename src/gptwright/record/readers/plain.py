@@ -30,21 +30,28 @@ from gptwright.record.readers.printed_fields import (
     printed,
     step_seconds,
     tokens_per_second,
+    tokens_seen,
 )
 from gptwright.record.readers.printed_table import Table
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
 from gptwright.record.readers.steps import step_before
-from gptwright.record.readers.tables import Rows
+from gptwright.record.readers.tables import Rows, note_tokens_per_step
 
 WHERE = ("step", "of", "of_bar", "epoch", "epochs")
 TRAIN = Columns(
-    "train", *WHERE, "loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds"
+    "train",
+    *WHERE,
+    *("loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds", "tokens_seen"),
 )
 EVAL = Columns("eval", *WHERE, "val_loss")
 # Losses of lines that say nothing else; they count where the log has no others.
-LOSSES_ALONE = Columns("alone", *(field.column for field in TRAIN.fields[:-1]), "clock_seconds")
+LOSSES_ALONE = Columns(
+    "alone", *(field.column for field in TRAIN.fields[:-2]), "clock_seconds", "tokens_seen"
+)
 FEWEST_ALONE = 5
+# A hazard: a table holds the same column of several runs; the first is read.
+BESIDE = "columns of other runs, left out"
 # A counter that stands alone, and how many lines it may be the heading of.
 ALONE = re.compile(
     r"^[\W_]{0,20}(?:epoch|ep|step|global|iter|iteration|batch|update)|\[step=\d{1,12}/\d{1,12}[^\]]{0,20}\]$",
@@ -93,15 +100,6 @@ CALLED: dict[str, str] = {
             "dtype",
         )
     },
-    "context_length": "block_size",
-    "context_size": "block_size",
-    "sequence_length": "block_size",
-    "emb_dim": "n_embd",
-    "embed_dim": "n_embd",
-    "d_model": "n_embd",
-    "drop_rate": "dropout",
-    "grad_accum_steps": "gradient_accumulation_steps",
-    "accumulation_steps": "gradient_accumulation_steps",
 }
 
 
@@ -123,7 +121,8 @@ class Prints:
         row = self._table.take(text)
         if row is not None:
             said, rate = row
-            self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan))
+            self._build.hazards[BESIDE] = self._table.left_out
+            self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan, math.nan))
             return True
         found = printed(text)
         if not (found.has_loss or found.has_val_loss):
@@ -137,6 +136,7 @@ class Prints:
                 learning_rate(text),
                 gradient_norm(text),
                 clock(text),
+                tokens_seen(text),
             )
             self._rows(found, line, more, TRAIN if placed else LOSSES_ALONE)
             return True
@@ -254,6 +254,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
     train.take(np.isfinite(train["step"]))
     evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_before(train, evals.line))
+    note_tokens_per_step(build, train)
     _note_passes(build, train, of_epoch=begins_anew)
 
 

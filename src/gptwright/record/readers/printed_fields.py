@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from gptwright.record.readers.fields import LOSS, POSITIVE
 
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
-WHOLE = r"(\d{1,12})(?![\d.]*\.\d|\d*%)(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,12}))?"
+NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,12})"
+WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 STEP = re.compile(
     r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
     r"(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\(?\s{0,8})" + WHOLE,
@@ -48,6 +49,10 @@ BOTH = re.compile(
     rf"(?<![a-z])train(?:ing)?{BETWEEN}({LOSS})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({LOSS})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
+# `step 250 | train 1.962 | 35k tok/s`: a counter and one loss without the word.
+TRAIN_ALONE = re.compile(
+    rf"(?<![a-z/_])train(?:ing)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])", re.IGNORECASE
+)
 RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE)
 NORM = re.compile(
     rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?![\w.]*[\w%])", re.IGNORECASE
@@ -60,6 +65,13 @@ SPEED_NAMED = re.compile(
 SPEED_BEHIND = re.compile(
     r"(?<![\w.,])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])? ?tok(?:en)?s?/s(?:ec)?(?![a-z])"
     r"(?!\s{0,3}[:=])"
+)
+# Tokens since the start, by the names that loops give them; a rate has a slash or a "per" behind.
+TOKENS_SEEN = re.compile(
+    r"(?<![a-z])(?:(?:num_)?(?:input_)?tok(?:en)?s?[ _](?:seen|trained|processed|consumed|so far)"
+    r"|(?:trained|seen|total|processed|consumed|cumulative)[ _]tok(?:en)?s?|n_tokens|tokens)"
+    rf"{BETWEEN}((?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}})(?:\.\d{{1,12}})?) ?([kKMB])?(?![\w.]*[\w/%])",
+    re.IGNORECASE,
 )
 STEP_TIME = re.compile(
     r"(?<![a-z])(?:dt|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
@@ -80,11 +92,12 @@ ELAPSED = re.compile(
 POWER_WITHIN, LARGEST_POWER = 0.02, 30.0
 # A time of day stands at the front, behind a date at most.
 LONGEST_STAMP = 30
-SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
+SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
 VALIDATING = re.compile(
-    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation) (?!loss)", re.IGNORECASE
+    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)",
+    re.IGNORECASE,
 )
 VALIDATION = frozenset(
     (
@@ -185,11 +198,14 @@ def printed(text: str) -> Printed:
     step = STEP.search(text) or CLOCKED.search(text) or COUNTED.search(text)
     if step is None:
         rest = text[epoch.end() :] if epoch is not None else text
-        step = BATCH.search(rest) or BAR.search(rest) or PAIR.search(rest)
+        # The bar of an evaluation counts its own batches.
+        bar = None if VALIDATING.search(text) and not said.has_loss else BAR.search(rest)
+        step = BATCH.search(rest) or bar or (PAIR.search(rest) if bar is None else None)
         said.step_of_bar = step is not None
     if step is not None:
         done, of = [*filter(None, step.groups()), None][:2]
-        said.step, said.of = float(done or 0), float(of) if of else math.nan
+        said.step = float((done or "0").replace(",", ""))
+        said.of = float(of.replace(",", "")) if of else math.nan
     return said
 
 
@@ -213,6 +229,9 @@ def _losses(text: str, said: Printed) -> None:
                 into.val_loss, into.has_val_loss = value, True
         elif not into.has_loss:
             into.loss, into.has_loss = value, True
+    alone = None if said.has_loss or said.has_val_loss else TRAIN_ALONE.search(text)
+    if alone is not None and (STEP.search(text) or COUNTED.search(text)):
+        said.loss, said.has_loss = float(alone[1]), True
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
@@ -241,6 +260,14 @@ def gradient_norm(text: str) -> float:
 def tokens_per_second(text: str) -> float:
     """The speed that a line prints; NaN where it prints none."""
     found = SPEED_NAMED.search(text) or SPEED_BEHIND.search(text)
+    if found is None:
+        return math.nan
+    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
+
+
+def tokens_seen(text: str) -> float:
+    """Tokens since the start of the run that a line prints; NaN where it prints none."""
+    found = TOKENS_SEEN.search(text) if "okens" in text or "OKENS" in text else None
     if found is None:
         return math.nan
     return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]

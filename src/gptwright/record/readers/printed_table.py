@@ -34,6 +34,9 @@ TRAIN = frozenset(
         "loss",
         "trainloss",
         "training",
+        "loss train",
+        "train loss step",
+        "train loss epoch",
     )
 )
 VAL = frozenset(
@@ -47,6 +50,9 @@ VAL = frozenset(
         "test loss",
         "valloss",
         "valid",
+        "loss val",
+        "loss eval",
+        "val loss epoch",
     )
 )
 RATES = frozenset(("lr", "learning rate"))
@@ -57,16 +63,22 @@ NAME = re.compile(
     re.IGNORECASE,
 )
 NUMBER = re.compile(LOSS)
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 MOST_COLUMNS = 60
 GAP, FEWEST_PARTED = re.compile(r"\s{2,}"), 2
 
 
 class Table:
-    """Reads tables in a log, line by line."""
+    """Reads tables in a log, line by line.
+
+    Attributes:
+        left_out: columns of losses that are not read, because another run's stand before them.
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._separator = ""
+        self.left_out = 0
 
     def take(self, text: str) -> tuple[Printed, float] | None:
         """What a line of a table says, and its learning rate; None where it is no row."""
@@ -105,7 +117,11 @@ class Table:
     def _keep(self, names: list[str]) -> None:
         counted = any(name in STEPS or name in EPOCHS for name in names)
         if counted and any(name in TRAIN or name in VAL for name in names) and len(names) <= MOST_COLUMNS:
-            self._names = names
+            # Where several runs stand side by side, the first is read.
+            self._names = [name if name not in names[:at] else "" for at, name in enumerate(names)]
+            self.left_out = sum(name in TRAIN or name in VAL for name in names) - sum(
+                name in TRAIN or name in VAL for name in self._names
+            )
 
     def _cells(self, text: str) -> list[str]:
         if self._separator == "  ":
@@ -121,6 +137,8 @@ class Table:
         said, rate = Printed(), math.nan
         if self._separator == " " and len(cells) < len(self._names):
             return None
+        if self._separator != ",":
+            cells = [THOUSANDS.sub("", cell) for cell in cells]
         for name, cell in zip(self._names, cells, strict=False):
             whole = NUMBER.fullmatch(cell)
             value = float(cell) if whole is not None else math.nan
@@ -138,10 +156,10 @@ class Table:
 
 
 def _plain(name: str) -> str:
-    """A column's name as the sets above have it."""
-    words = re.split(r"[\s_/]+", name.strip().strip("\"'*").lower())
-    joined = " ".join(words)
-    return "global_step" if joined == "global step" else joined
+    """A column's name as the sets above have it; W&B writes the run's name and a dash in front."""
+    own = name.strip().strip("\"'*").lower().rpartition(" - ")[2]
+    joined = " ".join(filter(None, re.split(r"[\s_/]+", own)))
+    return "global_step" if joined in ("global step", "trainer global step", "train global step") else joined
 
 
 def _known(name: str) -> bool:

@@ -17,6 +17,8 @@ TRAIN_COLUMNS = ("loss", "seconds", "tokens_per_second", "mfu", "learning_rate",
 EVAL_COLUMNS = ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error")
 # Processes print the same line at the same time; a resumed run may come to print one of its lines again.
 REPEATED_WITHIN = 2
+# Counts of tokens say how many a step has if there are so many of them, and each step adds as many.
+FEWEST_COUNTS, UNEVEN = 3, 0.02
 LOSSES = ("loss", "train_loss", "val_loss", "val_bpb")
 
 
@@ -187,6 +189,22 @@ def note_peak_memory(build: Builder, train: Rows) -> None:
         at = int(np.nanargmax(used))
         said = Said("peak_memory_bytes", round(float(used[at])))
         build.header["peak_memory_bytes"] = fact(said, int(train.line[at]))
+
+
+def note_tokens_per_step(build: Builder, train: Rows) -> None:
+    """Takes the tokens of a step from a count of those since the start, if it grows evenly with the steps."""
+    known = np.flatnonzero(np.isfinite(train["tokens_seen"]) & np.isfinite(train["step"]))
+    if len(known) < FEWEST_COUNTS or "tokens_per_step" in build.header:
+        return
+    counts, steps = train["tokens_seen"][known], train["step"][known]
+    more, passed = np.diff(counts), np.diff(steps)
+    if (passed <= 0).any() or (more <= 0).any():
+        return
+    each = float((counts[-1] - counts[0]) / (steps[-1] - steps[0]))
+    if np.abs(more / passed / each - 1).max() > UNEVEN:
+        return
+    said = Said("tokens_per_step", round(each))
+    build.header["tokens_per_step"] = fact(said, int(train.line[known[-1]]))
 
 
 def note_unknown_mfu(build: Builder, train: Rows) -> None:

@@ -1,0 +1,194 @@
+"""`plan` as a command: numbers as people write them, devices as they call them, wishes that cannot be."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptwright.plan import device as planning
+from tests.conftest import Answer
+
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture
+def plan(gptwright: Cli) -> Callable[..., dict[str, Any]]:
+    def plan(*arguments: str) -> dict[str, Any]:
+        answer = gptwright("plan", *arguments, "--json")
+        assert answer.status == 0, answer.err
+        document: dict[str, Any] = json.loads(answer.out)
+        return document
+
+    return plan
+
+
+Planned = Callable[..., dict[str, Any]]
+
+
+def ids(document: dict[str, Any]) -> list[str]:
+    return [finding["id"] for finding in document["findings"]]
+
+
+def test_a_comment_is_not_at_fault_where_an_option_overrides_what_it_speaks_of(
+    plan: Planned, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("dataset = 'openwebtext'\nmax_iters = 600000  # 300B tokens in all\n")
+    card = ("--device", "RTX 4070")
+    assert "stale-comment" not in ids(plan(str(config), *card))
+    assert "stale-comment" not in ids(plan(str(config), *card, "--max_iters=5000"))
+    assert "stale-comment" not in ids(plan(str(config), *card, "--chinchilla", "20"))
+    config.write_text("dataset = 'openwebtext'\nmax_iters = 5000  # 300B tokens in all\n")
+    assert "stale-comment" in ids(plan(str(config), *card))
+
+
+def test_amounts_have_scales(plan: Planned) -> None:
+    card = ("gpt2-124m", "--device", "RTX 4090")
+    assert plan(*card, "--tokens", "10B")["schedule"]["tokens"] == pytest.approx(10e9, rel=1e-3)
+    passes = plan(*card, "--tokens", "10B", "--train-tokens", "5B")["schedule"]["epochs"]
+    assert passes == pytest.approx(2, rel=1e-3)
+    seconds = plan(*card, "--hours", "90min")["schedule"]["seconds"]["likely"]
+    assert seconds == pytest.approx(5400, rel=0.01)
+    size = plan("--params", "350M", "--device", "RTX 4090")["parameters"]["nanogpt"]
+    assert size == pytest.approx(350e6, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "wish", [("--params", "many"), ("--hours", "8x"), ("--tokens", "0"), ("--train-tokens", "1.5")]
+)
+def test_what_is_no_amount_is_named(gptwright: Cli, wish: tuple[str, str]) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--device", "RTX 4090", *wish)
+    assert answer.status == 2
+    assert wish[1] in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("2x RTX 3090", 2),
+        ("RTX 3090 x2", 2),
+        ("two 3090s", 2),
+        ("8×H100", 8),
+        ("dual L40S", 2),
+        ("RTX 3090", 1),
+    ],
+)
+def test_a_name_tells_how_many_there_are(plan: Planned, name: str, count: int) -> None:
+    document = plan("gpt2-124m", "--device", name)
+    assert document["batch"]["world_size"] == count
+    assert document["memory"]["fits"] is True
+    stated = plan("gpt2-124m", "--device", name, "--device-count", "4")
+    assert stated["batch"]["world_size"] == 4
+
+
+@pytest.mark.parametrize("name", ["Colab T4", "T4 (Kaggle)", "RTX 3060, 12 GB VRAM", "RTX 4090M"])
+def test_words_around_a_name_are_no_other_device(plan: Planned, name: str) -> None:
+    assert plan("gpt2-124m", "--device", name)["throughput"]["peak_tflops"] is not None
+
+
+def test_a_kind_of_device_that_is_not_here_is_not_planned_as_this_cpu(
+    plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "_nvidia_here", lambda: None)
+    monkeypatch.setattr(planning, "cpu_name", lambda: "Some CPU")
+    config = tmp_path / "config.py"
+    config.write_text("device = 'cuda'\nmax_iters = 5000\n")
+    for arguments in ((str(config),), ("gpt2-124m", "--device", "cuda"), ("gpt2-124m", "--device", "mps")):
+        document = plan(*arguments)
+        assert document["throughput"]["tokens_per_second"]["likely"] is None
+        assert document["memory"]["fits"] is None
+        assert any("--device" in item["missing"] for item in document["unknown"])
+
+
+def test_a_processor_elsewhere_has_no_graphics_card_for_a_neighbour(plan: Planned) -> None:
+    document = plan("shakespeare-char-cpu", "--device", "Intel i7-1165G7")
+    assert document["throughput"]["peak_tflops"] is None
+    assert any("is a processor" in item["missing"] for item in document["unknown"])
+    assert "GTX" not in str(document["unknown"])
+
+
+def test_memory_that_nothing_says_is_asked_for(plan: Planned) -> None:
+    document = plan("gpt2-124m", "--device", "M2")
+    assert document["memory"]["fits"] is None
+    assert [item["missing"] for item in document["unknown"] if item["question"] == "Does it fit?"]
+    assert plan("gpt2-124m", "--device", "M2 16GB")["memory"]["fits"] is False
+
+
+def test_no_share_of_a_peak_is_above_one(plan: Planned) -> None:
+    shares = plan("gpt2-124m", "--device", "cpu")["throughput"]["mfu"]
+    assert 0 < shares["low"] < shares["likely"] <= shares["high"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "end"), [("100", "the smallest has 3.32M"), ("1e12", "the largest has 1.71B")]
+)
+def test_a_size_that_no_model_has_is_refused(gptwright: Cli, wish: str, end: str) -> None:
+    answer = gptwright("plan", "--params", wish, "--device", "RTX 3090")
+    assert answer.status == 2
+    assert end in answer.err
+
+
+def test_a_vocabulary_that_nothing_says_carries_no_finding(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("dataset = 'chess'\nn_layer = 6\nn_head = 6\nn_embd = 384\nmax_iters = 5000\n")
+    unsaid = plan(str(config), "--device", "RTX 4070")
+    assert "embedding-heavy" not in ids(unsaid)
+    assert "How large is the vocabulary?" in [item["question"] for item in unsaid["unknown"]]
+    said = plan(str(config), "--device", "RTX 4070", "--vocab_size=50304")
+    assert "embedding-heavy" in ids(said)
+    assert "How large is the vocabulary?" not in [item["question"] for item in said["unknown"]]
+    config.write_text(config.read_text().replace("chess", "openwebtext"))
+    assert "embedding-heavy" in ids(plan(str(config), "--device", "RTX 4070"))
+
+
+def test_hours_are_those_of_the_batch_that_fits(plan: Planned) -> None:
+    for wish in (("--fit",), ()):
+        document = plan("--params", "350M", "--hours", "24", "--device", "RTX 4070", *wish)
+        assert document["memory"]["fits"] is True
+        assert document["schedule"]["seconds"]["likely"] == pytest.approx(24 * 3600, rel=0.01)
+
+
+def test_a_model_that_fits_at_no_batch_is_still_planned(plan: Planned) -> None:
+    document = plan("--params", "1e9", "--hours", "24", "--device", "RTX 4070")
+    assert document["memory"]["fits"] is False
+    assert "does-not-fit" in ids(document)
+
+
+@pytest.mark.parametrize(
+    ("options", "batch"),
+    [
+        (("--batch_size=1", "--gradient_accumulation_steps=1"), (1, 1)),
+        (("--batch_size=16", "--tokens_per_step=524288"), (16, 32)),
+        (("--batch_size=16",), (16, 30)),
+    ],
+)
+def test_an_option_replaces_what_a_preset_says_in_another_way(
+    plan: Planned, options: tuple[str, ...], batch: tuple[int, int]
+) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 4090", *options)["batch"]
+    assert (document["micro_batch"], document["gradient_accumulation_steps"]) == batch
+
+
+def test_a_folder_that_is_called_as_nanogpts_data_is_that(plan: Planned, tmp_path: Path) -> None:
+    document = plan("shakespeare-char-cpu", f"--dataset={tmp_path}/shakespeare_char", "--device", "RTX 4070")
+    assert document["parameters"]["nanogpt"] == 795_904
+    assert document["schedule"]["epochs"] == pytest.approx(1.53, rel=0.01)
+
+
+def test_an_evaluation_alone_plans_no_training(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "eval_gpt2_xl.py"
+    config.write_text("# 1558M parameters\nbatch_size = 8\neval_only = True\ninit_from = 'gpt2-xl'\n")
+    document = plan(str(config), "--device", "RTX 4090")
+    assert document["schedule"]["steps"] == document["schedule"]["tokens"] == 0
+    assert document["loss"]["likely"] is None
+    assert document["memory"]["fits"] is None
+    assert not document["findings"]
+    assert document["unknown"][0]["question"] == "What does the evaluation need?"
+
+
+def test_no_curve_of_fresh_weights_is_promised_to_a_fine_tuning(plan: Planned) -> None:
+    card = ("gpt2-124m", "--chinchilla", "20", "--device", "RTX 4090")
+    assert plan(*card)["loss"]["likely"] is not None
+    assert plan(*card, "--init_from=gpt2", "--bias=True", "--vocab_size=50257")["loss"]["likely"] is None

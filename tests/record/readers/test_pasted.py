@@ -1,0 +1,78 @@
+"""Settings that a person writes around nanoGPT's lines in a message."""
+
+from pathlib import Path
+
+import pytest
+
+from gptwright.diagnose.reading import read_run
+from gptwright.record.evidence import LogEvidence
+from gptwright.record.open_run import open_run
+from gptwright.record.readers import read_log
+
+LINES = "".join(f"> iter {step}: loss 3.40, time 9340.20ms, mfu 15.37%\n" for step in range(9000, 9500, 50))
+ALONE = """\
+batch_size = 8
+block_size = 1024  # context
+gradient_accumulation_steps: 64
+n_layer = 12
+n_embd = 768,
+"""
+SHAPE = {
+    "batch_size": 8,
+    "block_size": 1024,
+    "gradient_accumulation_steps": 64,
+    "n_layer": 12,
+    "n_embd": 768,
+}
+
+
+def read(text: str) -> LogEvidence:
+    return read_log(None, data=text.encode())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"Hi, please help. My config:\n\n{ALONE}\nand this is what I see:\n{LINES}",
+        f"{LINES}\nMy config:\n{ALONE}",
+        "python train.py config/x.py --batch_size=8 --block_size=1024 --gradient_accumulation_steps=64"
+        f" --n_layer=12 --n_embd 768\n{LINES}",
+        f"config = dict({', '.join(f'{name}={value}' for name, value in SHAPE.items())})\n{LINES}",
+        f"{SHAPE}\n{LINES}",
+    ],
+)
+def test_settings_beside_the_lines_are_read(message: str) -> None:
+    log = read(message)
+    assert {name: log.header[name].value for name in SHAPE} == SHAPE
+    assert len(log.train) == 10
+    assert log.last_run_segment == 0
+    # No whole config: what it leaves out is not the trainer's default.
+    assert not log.settings
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "dropout: should I raise it?",
+        "dataset: the one that everybody uses",
+        "max_iters is 5000 I think",
+        "learning_rate = too high?",
+        "my_batch_size = 12",
+    ],
+)
+def test_prose_is_no_setting(prose: str) -> None:
+    assert not read(f"{prose}\n{LINES}").header
+
+
+def test_what_follows_from_them(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(f"{ALONE}\n{LINES}")
+    (tmp_path / "facts.toml").write_text('device = "RTX 4070"\ndataset = "fineweb"\n')
+    reading = read_run(open_run(str(tmp_path)))
+    assert reading.speed.tokens_per_step is not None
+    assert reading.speed.tokens_per_step.number == 524_288
+    assert reading.sizes.parameters is not None
+    assert reading.sizes.parameters.number == 123_587_328
+    assert reading.mfu is not None
+    # 48.0 of 58.3 TFLOP/s.
+    assert reading.mfu.number == pytest.approx(0.823, abs=0.002)
+    assert reading.progress.planned_steps is None
