@@ -69,7 +69,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Round:
     text = folder / "text.txt"
     text.write_text(TEXT)
     learning = {**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2}
-    work = replace(WORKLOAD, options=learning, less_memory={"loss_chunk": 16})
+    work = replace(WORKLOAD, options=learning, less_memory=({"loss_chunk": 16},))
     said: list[str] = []
     rows = run_rounds(work, rounds=1, peak_flops=1e11, others=others, text=text, said=said.append)
     return Round(rows, said)

@@ -6,13 +6,16 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gptwright.bench.process import Finished, run_trainer
 from gptwright.bench.workloads import Workload
+from gptwright.config.schema import TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.hardware.detect import find_device
+from gptwright.plan.plan import make_plan
 
 DATASET = "benchmark"
 NANOGPT_FILES = ("train.py", "model.py", "configurator.py")
@@ -57,8 +60,16 @@ def ours(workload: Workload) -> list[Trainer]:
     """gptwright with its own choices, and with what the workload has for less memory."""
     command = (sys.executable, "-m", "gptwright", "train")
     own = Trainer(name="gptwright", command=command, preset=workload.preset)
-    less = Trainer(name="gptwright, less memory", command=command, options=workload.less_memory)
-    return [own, less] if workload.less_memory else [own]
+    if not workload.less_memory:
+        return [own]
+    least = min(workload.less_memory, key=lambda options: _planned_bytes(workload, options))
+    return [own, Trainer(name="gptwright, less memory", command=command, options=least)]
+
+
+def _planned_bytes(workload: Workload, options: Mapping[str, object]) -> float:
+    """What the plan says that a step of a workload needs here with some options."""
+    settings: dict[str, Any] = {**workload.options, **options, "device": workload.device}
+    return make_plan(replace(TrainConfig(), **settings), {}, sources={}).memory.total
 
 
 def nanogpt(workload: Workload, checkout: Path) -> list[Trainer]:

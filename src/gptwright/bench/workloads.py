@@ -6,8 +6,8 @@ kept in the wall time. On a GPU every step has its line: nanoGPT takes a step's 
 device, so without a line at the step before it is only that of starting the work.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 # nanoGPT's README command for a laptop's CPU, and its two config files.
@@ -28,7 +28,8 @@ class Workload:
         tokenizer: of the data, as `prepare` takes it.
         options: what every trainer is given.
         device: `cpu` or `cuda`.
-        less_memory: options that gptwright has for a smaller step; with any, it also runs with them.
+        less_memory: ways to a smaller step that gptwright has; with any, it also runs with the one for which
+            its plan says the least.
         preset: what gptwright is given instead: its own recipe for the same goal.
         warm_up: first steps whose time does not count.
         compiles: whether the others are tried compiled as well.
@@ -38,7 +39,7 @@ class Workload:
     tokenizer: str
     options: Mapping[str, Any]
     device: str = "cpu"
-    less_memory: Mapping[str, Any] = field(default_factory=dict)
+    less_memory: Sequence[Mapping[str, Any]] = ()
     preset: str | None = None
     warm_up: int = 10
     compiles: bool = True
@@ -78,7 +79,7 @@ WORKLOADS = {
         about="124M, 12 × 768, batch 1 × 1024: GPT-2 on a CPU, 6 steps",
         tokenizer="gpt2",
         options=GPT2 | ONE | {"batch_size": 1} | steps(6, eval_iters=1),
-        less_memory={"loss_chunk": 128, "gradient_checkpointing": True},
+        less_memory=({"loss_chunk": 128}, {"loss_chunk": 128, "gradient_checkpointing": True}),
         warm_up=2,
     ),
     "race": Workload(
