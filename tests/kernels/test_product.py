@@ -10,7 +10,15 @@ from gptwright.kernels.library import Kernels
 from tests.kernels.numbers import HALF, draw
 
 # Tokens, inputs, outputs: less than a tile, what fills none, whole ones, several passes.
-SIZES = [(1, 2, 1), (5, 38, 7), (77, 66, 130), (96, 128, 192), (40, 2, 1601), (2101, 34, 50)]
+SIZES = [
+    (1, 2, 1),
+    (5, 38, 7),
+    (77, 66, 130),
+    (96, 128, 192),
+    (40, 2, 1601),
+    (2101, 34, 50),
+    (9, 3202, 3201),
+]
 
 
 def linear(kernels: Kernels, x: Tensor, w: Tensor, bias: Tensor | None, *, row: int) -> Tensor:

@@ -1,19 +1,20 @@
 /* Causal attention and its way back, a head of a sequence at a time.
  *
- * Scores and probabilities live only in a thread's own room, which its caches hold: none is kept. Of a softmax
- * the logarithm of its sum is kept, and the way back computes probabilities again (Dao et al. 2022,
+ * Scores and probabilities live only in a thread's own room, which its caches hold: none is kept. Of a
+ * softmax the logarithm of its sum is kept, and the way back computes probabilities again (Dao et al. 2022,
  * FlashAttention, arXiv 2205.14135). Scores are float32; probabilities are rounded to bfloat16 where they are
  * multiplied.
  *
  * Shapes: B sequences, T tokens, H heads, D channels of a head, N = B * H.
  */
-#include "fates.h"
+#include "heads.h"
 #include "product.h"
 
 /* Queries that are done together, and keys on the way back: whole panels. */
 enum { QUERIES = WIDTH, KEYS = 2 * WIDTH };
 
-/* Beyond the last key that a query sees so many weights at least are 0: its tile's other rows see some of them. */
+/* Beyond the last key that a query sees so many weights at least are 0: its tile's other rows see some of
+ * them. */
 enum { BEYOND = ROWS + 2 };
 
 /* Keys that a query sees, rounded up so that no vector is cut; what lies beyond is made to weigh nothing. */
@@ -23,103 +24,6 @@ static inline i64 looked_at(float *scores, i64 seen)
     for (i64 k = seen; k < looked; k++)
         scores[k] = -INFINITY;
     return looked;
-}
-
-/* What all heads have in common.
- *
- * even: D, made even by a channel that is 0. Queries and keys are scaled to a mean square of 1 if `scaled`, and
- * turned by rotary factors [T, D] unless null. Of probabilities `dropped` of 65,536 fates are dropped, and the
- * others times `factor`. */
-typedef struct {
-    i64 T, H, D, even;
-    const float *own, *others;
-    int scaled;
-    float epsilon;
-    keys seed;
-    uint32_t dropped;
-    float factor;
-} task;
-
-/* Rows [T, even] of a head's queries, keys, values or gradients, `row` elements apart. */
-typedef struct {
-    const bf16 *at;
-    i64 row;
-} rows;
-
-/* Each of D channels times a factor of its own, plus its partner's, half of them away, times another's: that of
- * the channel, or on the way back that of the partner. */
-static inline void turn(const float *x, float *to, const float *own, const float *others, int back, i64 D)
-{
-    i64 half = D / 2;
-    for (i64 here = 0; here < D; here += half) {
-        i64 there = half - here, factor = back ? there : here;
-#pragma omp simd
-        for (i64 d = 0; d < half; d++)
-            to[here + d] = x[here + d] * own[here + d] + x[there + d] * others[factor + d];
-    }
-}
-
-/* Rows [T, even] of queries or keys, scaled and turned; inverse [T] is by what they were scaled. */
-static void take_turned(const task *of, const bf16 *from, i64 row, bf16 *to, float *inverse)
-{
-    i64 D = of->D;
-    for (i64 t = 0; t < of->T; t++, from += row, to += of->even) {
-        float scaled[D], turned[D], square = 0.0f;
-#pragma omp simd reduction(+ : square)
-        for (i64 d = 0; d < D; d++)
-            square += wide(from[d]) * wide(from[d]);
-        inverse[t] = of->scaled ? 1.0f / sqrtf(square / (float)D + of->epsilon) : 1.0f;
-#pragma omp simd
-        for (i64 d = 0; d < D; d++)
-            scaled[d] = wide(from[d]) * inverse[t];
-        if (of->own)
-            turn(scaled, turned, of->own + t * D, of->others + t * D, 0, D);
-        to[of->even - 1] = 0;
-        narrow_all(of->own ? turned : scaled, to, D);
-    }
-}
-
-/* Gradients [count, D], rounded, to rows that lie `row` elements apart. */
-static void give_rows(const task *of, const float *gradient, bf16 *to, i64 row, i64 count)
-{
-    for (i64 t = 0; t < count; t++)
-        narrow_all(gradient + t * of->D, to + t * row, of->D);
-}
-
-/* The same of tokens from `first` on, brought back through what made them of the rows. */
-static void give_turned(const task *of, const float *gradient, bf16 *to, i64 row, i64 first, i64 count,
-                        const bf16 *made, const float *inverse)
-{
-    i64 D = of->D;
-    for (i64 t = first; t < first + count; t++, gradient += D) {
-        const bf16 *was = made + t * of->even;
-        float left[D], back[D], along = 0.0f;
-        /* Turning keeps products, so the part along the result is found before it is turned back. */
-        if (of->scaled) {
-#pragma omp simd reduction(+ : along)
-            for (i64 d = 0; d < D; d++)
-                along += gradient[d] * wide(was[d]);
-            along /= (float)D;
-        }
-#pragma omp simd
-        for (i64 d = 0; d < D; d++)
-            left[d] = inverse[t] * (gradient[d] - wide(was[d]) * along);
-        if (of->own)
-            turn(left, back, of->own + t * D, of->others + t * D, 1, D);
-        give_rows(of, of->own ? back : left, to + t * row, row, 1);
-    }
-}
-
-/* The rows as they lie, or if their channels are odd copies that end with a 0. */
-static rows even_rows(const task *of, const bf16 *from, i64 row, bf16 *room)
-{
-    if (of->even == of->D)
-        return (rows){from, row};
-    for (i64 t = 0; t < of->T; t++) {
-        memcpy(room + t * of->even, from + t * row, (size_t)of->D * sizeof(bf16));
-        room[t * of->even + of->D] = 0;
-    }
-    return (rows){room, of->even};
 }
 
 /* Panels of T columns in which a row's channels are the terms, and of D columns whose terms are the rows. */
@@ -151,8 +55,8 @@ static void multiply_keys(const task *of, block at, rows queries, const uint32_t
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall) - k;
             const bf16 *row = queries.at + (at.first + r) * queries.row;
             if (seen > 0)
-                tile(tall, (lefts){(const uint32_t *)row, queries.row / 2, 1}, panels + k * pairs, NULL, pairs,
-                     (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
+                tile(tall, (lefts){(const uint32_t *)row, queries.row / 2, 1}, panels + k * pairs, NULL,
+                     pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
         }
 }
 
@@ -164,26 +68,29 @@ static void multiply_tokens(const task *of, block at, const bf16 *weights, const
         for (i64 r = 0; r < at.count; r += ROWS) {
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall);
             target here = {(char *)to.at + (r * to.row + d) * size, to.row, to.how};
+            const uint32_t *panel = panels + d * ((of->T + 1) / 2) + at.from / 2 * WIDTH;
+            lefts left = {(const uint32_t *)(weights + r * at.stride), at.stride / 2, 1};
             if (seen > at.from)
-                tile(tall, (lefts){(const uint32_t *)(weights + r * at.stride), at.stride / 2, 1},
-                     panels + d * ((of->T + 1) / 2) + at.from / 2 * WIDTH, NULL, (seen - at.from + 1) / 2, here,
-                     least(WIDTH, of->D - d));
+                tile(tall, left, panel, NULL, (seen - at.from + 1) / 2, here, least(WIDTH, of->D - d));
         }
 }
 
-/* to [T, D] at the keys += the transpose of weights [count, stride] times tokens of the queries that see them. */
-static void add_transposed(const task *of, block at, const bf16 *weights, uint32_t *room, const uint32_t *panels,
-                           float *to)
+/* to [T, D] at the keys += the transpose of weights [count, stride] times tokens of the queries that see
+ * them. */
+static void add_transposed(const task *of, block at, const bf16 *weights, uint32_t *room,
+                           const uint32_t *panels, float *to)
 {
     i64 pairs = (at.count + 1) / 2, all = at.until - at.from;
     for (i64 k = 0; k < all; k += TALL)
-        pack_rows((source){weights + k, at.stride, 0}, room + k * pairs, TALL, at.count, least(TALL, all - k));
+        pack_rows((source){weights + k, at.stride, 0}, room + k * pairs, TALL, at.count,
+                  least(TALL, all - k));
     for (i64 d = 0; d < of->D; d += WIDTH)
         for (i64 k = 0; k < all; k += ROWS) {
             i64 begin = at.from + k > at.first ? (at.from + k - at.first) / 2 : 0;
             lefts left = {room + k / TALL * TALL * pairs + k % TALL + begin * TALL, 1, TALL};
-            tile(least(ROWS, all - k), left, panels + d * ((of->T + 1) / 2) + (at.first / 2 + begin) * WIDTH, NULL,
-                 pairs - begin, (target){to + (at.from + k) * of->D + d, of->D, ADDED}, least(WIDTH, of->D - d));
+            target here = {to + (at.from + k) * of->D + d, of->D, ADDED};
+            tile(least(ROWS, all - k), left, panels + d * ((of->T + 1) / 2) + (at.first / 2 + begin) * WIDTH,
+                 NULL, pairs - begin, here, least(WIDTH, of->D - d));
         }
 }
 
@@ -192,9 +99,9 @@ static inline float kept(const task *of, uint32_t place)
     return fate(place, of->seed) < of->dropped ? 0.0f : of->factor;
 }
 
-/* weights = softmax(scale * scores) of the keys that each query of a block sees, 0 a little beyond, some dropped, and
- * logarithms of the sums. `place` is that of the first score for dropout. In passes over all queries, because one
- * alone would have the CPU wait for its largest score and its sum. */
+/* weights = softmax(scale * scores) of the keys that each query of a block sees, 0 a little beyond, some
+ * dropped, and logarithms of the sums. `place` is that of the first score for dropout. In passes over all
+ * queries, because one alone would have the CPU wait for its largest score and its sum. */
 static void softmax(const task *of, block at, float *scores, bf16 *weights, float *logarithms, uint32_t place)
 {
     float scale = 1.0f / sqrtf((float)of->D), largest[QUERIES], sums[QUERIES];
@@ -234,10 +141,11 @@ static void softmax(const task *of, block at, float *scores, bf16 *weights, floa
     }
 }
 
-/* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of the
- * weights; `along` is their product with the weights. Both are 0 a little beyond. Scores and g are used up. */
-static inline void softmax_back(const task *of, float *scores, float *g, bf16 *weights, bf16 *gradient, i64 seen,
-                                float scale, float logarithm, float along, uint32_t place)
+/* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of
+ * the weights; `along` is their product with the weights. Both are 0 a little beyond. Scores and g are used
+ * up. */
+static inline void softmax_back(const task *of, float *scores, float *g, bf16 *weights, bf16 *gradient,
+                                i64 seen, float scale, float logarithm, float along, uint32_t place)
 {
     i64 looked = looked_at(scores, seen);
     if (of->dropped) {
@@ -268,8 +176,8 @@ static inline void *carved(char **room, i64 count, size_t size)
     return at;
 }
 
-/* What a thread works with: rows and panels of a head, scores and weights of a block. Rows lie in the room only if
- * something is done to them. */
+/* What a thread works with: rows and panels of a head, scores and weights of a block. Rows lie in the room
+ * only if something is done to them. */
 typedef struct {
     rows q, k, dy;
     bf16 *q_room, *k_room, *dy_room, *weights, *ds;
@@ -352,8 +260,8 @@ static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarit
 }
 
 /* dqkv of head n. */
-static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, const bf16 *dy, const float *logarithms,
-                      bf16 *dqkv)
+static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, const bf16 *dy,
+                      const float *logarithms, bf16 *dqkv)
 {
     i64 T = of->T, D = of->D, C = of->H * D, stride = stride_of(KEYS);
     int turned = of->own || of->scaled;
@@ -402,10 +310,11 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
     give_rows(of, in.dv, dqkv + 2 * C, 3 * C, T);
 }
 
-static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon, i64 seed,
-                    i64 dropped, float factor)
+static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon,
+                    i64 seed, i64 dropped, float factor)
 {
-    return (task){T, H, D, multiple(D, 2), own, others, scaled, epsilon, keys_of(seed), (uint32_t)dropped, factor};
+    i64 even = multiple(D, 2);
+    return (task){T, H, D, even, own, others, scaled, epsilon, keys_of(seed), (uint32_t)dropped, factor};
 }
 
 /* y [B * T, H * D] and logarithms [N, T] of qkv [B * T, 3 * H * D]: queries, keys, values. */
@@ -429,7 +338,7 @@ void attention_back(const bf16 *qkv, const bf16 *y, const bf16 *dy, const float 
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
     for (i64 n = 0; n < B * H; n++) {
         i64 place = n / H * T * H * D, column = n % H * D;
-        head_back(&of, n, qkv + 3 * place + column, y + place + column, dy + place + column, logarithms + n * T,
-                  dqkv + 3 * place + column);
+        i64 of_qkv = 3 * place + column, of_y = place + column;
+        head_back(&of, n, qkv + of_qkv, y + of_y, dy + of_y, logarithms + n * T, dqkv + of_qkv);
     }
 }

@@ -1,23 +1,24 @@
 /* The products of a linear layer and of its gradients, all threads at work on one.
  *
- * A line that one core has written costs another as much as one from main memory, so threads share a product by
- * rows, as they share all that lies between two products: tokens stay with their core. Only where a weight is
- * more to read than the tokens they share columns. Each packs for itself what it needs, a weight rounded to
- * bfloat16 on the way, and no copy of one is kept. Every sum is taken in the same order
- * whatever the number of threads.
+ * A line that one core has written costs another as much as one from main memory, so threads share a product
+ * by rows, as they share all that lies between two products: tokens stay with their core. Only where a weight
+ * is more to read than the tokens they share columns. Each packs for itself what it needs, a weight rounded
+ * to bfloat16 on the way, and no copy of one is kept. Every sum is taken in the same order whatever the
+ * number of threads.
  *
  * Shapes: M rows (tokens), I inputs and O outputs of a layer.
  */
 #include "product.h"
 
-/* What a core packs at a time, so that its second cache holds it: terms of a panel, and for `linear_weight` terms,
- * which are tokens, and inputs. */
+/* What a core packs at a time, so that its second cache holds it: terms of a panel, and for `linear_weight`
+ * terms, which are tokens, and inputs. */
 enum { TERMS = 3072, TOKENS = 1024, INPUTS = 6 * WIDTH };
 
 /* Fewer multiplications are done before a second thread has begun. */
 #define SHARED_PRODUCT(M, I, O) SHARED((M) * (I) * (O) / 64)
 
-/* Columns of each panel of N: as alike as vectors allow, because the sums of a narrow tile wait for each other. */
+/* Columns of each panel of N: as alike as vectors allow, because the sums of a narrow tile wait for each
+ * other. */
 static inline i64 panel_width(i64 N)
 {
     i64 vectors = multiple(N, LANES) / LANES, panels = multiple(vectors, VECTORS) / VECTORS;
@@ -120,7 +121,8 @@ typedef struct {
 /* Tiles [begin, end) of rows times the columns of the panel that begins at n, into bfloat16.
  *
  * A panel with too many terms is packed and multiplied in parts, whose sums meet in `sums` [rows, WIDTH]. */
-static void multiply_panel(const task *of, i64 n, i64 columns, i64 begin, i64 end, uint32_t *panel, float *sums)
+static void multiply_panel(const task *of, i64 n, i64 columns, i64 begin, i64 end, uint32_t *panel,
+                           float *sums)
 {
     i64 size = of->right.is_wide ? sizeof(float) : sizeof(bf16), last = least(end * ROWS, of->M);
     for (i64 k = 0; k < of->K; k += TERMS) {
@@ -155,8 +157,9 @@ static void multiply(const task *of)
 {
     i64 me = omp_get_thread_num(), all = omp_get_num_threads(), width = panel_width(of->N);
     i64 tiles = multiple(of->M, ROWS) / ROWS, panels = multiple(of->N, width) / width;
-    i64 by_rows = 2 * of->N * of->K <= of->M * (of->N + of->K), summed = of->K > TERMS ? (by_rows ? tiles / all + 1 : tiles) * ROWS : 0;
+    i64 by_rows = 2 * of->N * of->K <= of->M * (of->N + of->K);
     i64 pairs = (least(of->K, TERMS) + 1) / 2;
+    i64 summed = of->K > TERMS ? (by_rows ? tiles / all + 1 : tiles) * ROWS : 0;
     uint32_t *panel = own_room((size_t)((pairs + summed) * WIDTH) * sizeof(uint32_t));
     float *sums = (float *)(panel + pairs * WIDTH);
     /* Of all tiles, those of a panel together; or of each panel those of some rows. */
@@ -164,13 +167,13 @@ static void multiply(const task *of)
     for (i64 p = by_rows ? 0 : begin / tiles; p < panels && (by_rows || p * tiles < end); p++) {
         i64 first = by_rows ? tiles * me / all : begin - p * tiles;
         i64 last = by_rows ? tiles * (me + 1) / all : end - p * tiles;
-        multiply_panel(of, p * width, least(width, of->N - p * width), first < 0 ? 0 : first, least(last, tiles),
-                       panel, sums);
+        i64 n = p * width, columns = least(width, of->N - n);
+        multiply_panel(of, n, columns, first < 0 ? 0 : first, least(last, tiles), panel, sums);
     }
 }
 
-/* Whether these products are the quickest this CPU has: it has AVX-512's instruction for bfloat16, but not the
- * matrix registers (AMX), which torch uses. */
+/* Whether these products are the quickest this CPU has: it has AVX-512's instruction for bfloat16, but not
+ * the matrix registers (AMX), which torch uses. */
 int multiplies(void)
 {
 #if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
@@ -220,8 +223,8 @@ void linear_weight(const bf16 *dy, const bf16 *x, float *dw, i64 M, i64 I, i64 O
                     pack_rows((source){dy + m * dy_row + o, dy_row, 0}, left, TALL, terms, tall);
                     for (i64 n = 0; n < inputs; n += WIDTH)
                         for (i64 r = 0; r < tall; r += ROWS)
-                            tile(least(ROWS, tall - r), (lefts){left + r, 1, TALL}, right + n * pairs, NULL, pairs,
-                                 (target){dw + (o + r) * I + i + n, I, added || m ? ADDED : PUT},
+                            tile(least(ROWS, tall - r), (lefts){left + r, 1, TALL}, right + n * pairs, NULL,
+                                 pairs, (target){dw + (o + r) * I + i + n, I, added || m ? ADDED : PUT},
                                  least(WIDTH, inputs - n));
                 }
             }

@@ -1,10 +1,10 @@
 /* A tile of a product of bfloat16 matrices, and how its operands are laid out.
  *
  * A product of M rows, N columns and K terms takes its terms in pairs, as the CPU's instruction does: 32 bits
- * hold two neighbours in K. The right operand is packed into panels [K / 2, WIDTH] of pairs, in which up to 64
- * columns lie side by side; a panel stays in a core's second cache while the left operand passes by it, ROWS
- * rows at a time. Sums are float32 and stay in registers from the first term to the last (Goto and van de
- * Geijn 2008, Anatomy of High-Performance Matrix Multiplication).
+ * hold two neighbours in K. The right operand is packed into panels [K / 2, WIDTH] of pairs, in which up to
+ * 64 columns lie side by side; a panel stays in a core's second cache while the left operand passes by it,
+ * ROWS rows at a time. Sums are float32 and stay in registers from the first term to the last (Goto and van
+ * de Geijn 2008, Anatomy of High-Performance Matrix Multiplication).
  *
  * The left operand is read where it lies if neighbours in K lie side by side; if not it is packed like the
  * right one, into panels [K / 2, TALL].
@@ -47,8 +47,8 @@ static inline uint32_t pair_of(bf16 even, bf16 odd) { return even | (uint32_t)od
 /* Up to ROWS rows of a left operand times up to WIDTH columns of a panel, and bias unless null. */
 void tile(i64 rows, lefts left, const uint32_t *panel, const float *bias, i64 pairs, target to, i64 columns);
 
-/* A panel [terms / 2, stride] of `columns` columns of the source, whose rows are the terms. What lies beside the
- * columns is left as it is: it meets only sums that nobody asks for. */
+/* A panel [terms / 2, stride] of `columns` columns of the source, whose rows are the terms. What lies beside
+ * the columns is left as it is: it meets only sums that nobody asks for. */
 static inline void pack_rows(source from, uint32_t *panel, i64 stride, i64 terms, i64 columns)
 {
     for (i64 k = 0; k < terms; k += 2) {

@@ -1,15 +1,16 @@
 /* What a training step in bfloat16 does on a CPU between its matrix products and attention.
  *
  * torch makes each of these of several passes over memory, with a cast before and after: here each is one.
- * All arithmetic is in float32; tensors that products read or write are bfloat16, and the residual stream, the
- * statistics of norms, losses and the gradients of vectors are float32. Threads take equal shares in a fixed
- * order, so the same number of threads gives the same bits.
+ * All arithmetic is in float32; tensors that products read or write are bfloat16, and the residual stream,
+ * the statistics of norms, losses and the gradients of vectors are float32. Threads take equal shares in a
+ * fixed order, so the same number of threads gives the same bits.
  *
  * Everything is contiguous. Shapes: R rows (tokens), C channels, V vocabulary.
  */
 #include "fates.h"
 
-/* The normal distribution's cumulative at x, given exp(-x^2 / 2); within 1.5e-7 (Abramowitz and Stegun 7.1.26). */
+/* The normal distribution's cumulative at x, given exp(-x^2 / 2); within 1.5e-7 (Abramowitz and Stegun
+ * 7.1.26). */
 static inline float normal(float x, float bell)
 {
     float t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(x));
@@ -127,13 +128,14 @@ void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
         sum[i] = x[i] + wide(branch[i]);
 }
 
-/* Rows that a norm takes in passes of their own, because one alone would have the CPU wait for each of its sums. */
+/* Rows that a norm takes in passes of their own, because one alone would have the CPU wait for each of its
+ * sums. */
 enum { TOGETHER = 8 };
 
 /* Means of rows [count, C], and reciprocal deviations; without means, an RMS norm, these are of the numbers
  * themselves. */
-static inline void find_statistics(const float *x, float *means, float *inverses, i64 count, i64 C, int centered,
-                                   float epsilon)
+static inline void find_statistics(const float *x, float *means, float *inverses, i64 count, i64 C,
+                                   int centered, float epsilon)
 {
     for (i64 r = 0; r < count; r++) {
         const float *in = x + r * C;
@@ -157,8 +159,8 @@ static inline void find_statistics(const float *x, float *means, float *inverses
         inverses[r] = 1.0f / sqrtf(inverses[r] / (float)C + epsilon);
 }
 
-/* y = norm(x), or with a branch sum = x + branch and y = norm(sum): a layer norm with weight and perhaps bias,
- * or without a weight an RMS norm. [R, C]; statistics [2, R]: means, which an RMS norm leaves at 0, and
+/* y = norm(x), or with a branch sum = x + branch and y = norm(sum): a layer norm with weight and perhaps
+ * bias, or without a weight an RMS norm. [R, C]; statistics [2, R]: means, which an RMS norm leaves at 0, and
  * reciprocal deviations. */
 void norm(const float *x, const bf16 *branch, const float *weight, const float *bias, float *sum, bf16 *y,
           float *statistics, i64 R, i64 C, float epsilon, int threads)
@@ -198,7 +200,7 @@ void norm(const float *x, const bf16 *branch, const float *weight, const float *
 }
 
 /* dx = residual's gradient (unless null) + the gradient through the norm of x; dbranch the same in bfloat16.
- * dweight and dbias [C]; sums [threads, 2, C] is room for each thread's own. Null where there is none of it. */
+ * dweight and dbias [C]; sums [threads, 2, C] is room for each thread's own. Null where there is none. */
 void norm_back(const float *residual, const bf16 *dy, const float *x, const float *weight,
                const float *statistics, float *dx, bf16 *dbranch, float *dweight, float *dbias, float *sums,
                i64 R, i64 C, int threads)
@@ -273,9 +275,9 @@ void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
     }
 }
 
-/* losses [R] of targets [R] in nats under logits [R, V]; these become, if asked, share * (softmax - one at the
- * target): the gradient of the sum of losses times share. Rows begin `row` elements apart, and what is left of
- * them becomes 0. */
+/* losses [R] of targets [R] in nats under logits [R, V]; these become, if asked, share * (softmax - one at
+ * the target): the gradient of the sum of losses times share. Rows begin `row` elements apart, and what is
+ * left of them becomes 0. */
 void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V, i64 row, int gradient,
                    float share, int threads)
 {

@@ -135,9 +135,14 @@ def clip_gradients(model: nn.Module, largest: float) -> Tensor:
     parameters = [p for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     whole = cast("Tensor", norm.full_tensor()) if hasattr(norm, "full_tensor") else norm
-    if largest and (whole.device.type != "cpu" or largest < float(whole) + 1e-6):
+    if largest and not (_is_at_hand(whole) and float(whole) + 1e-6 <= largest):
         torch.nn.utils.clip_grads_with_norm_(parameters, largest, norm)
     return whole
+
+
+def _is_at_hand(norm: Tensor) -> bool:
+    """Whether the host can read a number without waiting for a device."""
+    return norm.device.type == "cpu"
 
 
 def parallel_facts(
