@@ -44,11 +44,9 @@ OWN_MAPPING = 32 * MIB
 GIVEN_BACK = MIB
 HEAP_GAPS = {1: 0.22, 2: 0.4}
 # A run with our own kernels keeps all that it frees, whatever its size. By how much the process grew beyond
-# its tensors, as a share of activations, logits and gradients, which come and go in every pass: a median of
-# 0.35, mostly 0.3 to 0.5, at 124M parameters 0.12 and 0.18 (13 trainings, glibc 2.36; the same one again gave
-# 0.27 and 0.34). A sixth of it was there without gaps too: what oneDNN takes for itself (6 × 384, 23 of 149
-# MiB).
-KEPT_GAPS = 0.35
+# its tensors, as a share of activations, logits and gradients, which come and go in every pass: 0.30 to 0.37
+# without accumulation and 0.54 to 0.63 with it (9 trainings, glibc 2.36, benchmarks/memory.py).
+KEPT_GAPS = {1: 0.35, 2: 0.6}
 
 PHASES = {
     "loss": "in the loss, when gradients of the logits stand beside their log-softmax",
@@ -158,7 +156,7 @@ def _overhead(step: Step, moment: Moment) -> int:
         return process
     if step.own_kernels and step.shape.keeps_freed_memory:
         passing = moment.activations + moment.logits + moment.gradients - standing_gradients(step)
-        return process + int(passing * KEPT_GAPS)
+        return process + int(passing * KEPT_GAPS[min(step.accumulation, 2)])
     return process + int(_heap_bytes(step, moment) * HEAP_GAPS[min(step.accumulation, 2)])
 
 
