@@ -55,7 +55,7 @@ static void multiply_keys(const task *of, block at, rows queries, const uint32_t
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall) - k;
             const bf16 *row = queries.at + (at.first + r) * queries.row;
             if (seen > 0)
-                tile(tall, (lefts){(const uint32_t *)row, queries.row / 2, 1}, panels + k * pairs, NULL,
+                tile(tall, (lefts){(const two *)row, queries.row / 2, 1}, panels + k * pairs, NULL,
                      pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
         }
 }
@@ -69,7 +69,7 @@ static void multiply_tokens(const task *of, block at, const bf16 *weights, const
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall);
             target here = {(char *)to.at + (r * to.row + d) * size, to.row, to.how};
             const uint32_t *panel = panels + d * ((of->T + 1) / 2) + at.from / 2 * WIDTH;
-            lefts left = {(const uint32_t *)(weights + r * at.stride), at.stride / 2, 1};
+            lefts left = {(const two *)(weights + r * at.stride), at.stride / 2, 1};
             if (seen > at.from)
                 tile(tall, left, panel, NULL, (seen - at.from + 1) / 2, here, least(WIDTH, of->D - d));
         }

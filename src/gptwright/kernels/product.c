@@ -188,7 +188,7 @@ int multiplies(void)
 void linear(const bf16 *x, const float *w, const float *bias, bf16 *y, i64 M, i64 I, i64 O, i64 y_row,
             int threads)
 {
-    task of = {{(const uint32_t *)x, I / 2, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
+    task of = {{(const two *)x, I / 2, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
     multiply(&of);
 }
@@ -196,7 +196,7 @@ void linear(const bf16 *x, const float *w, const float *bias, bf16 *y, i64 M, i6
 /* dx [M, I] = dy [M, O] times w [O, I]; rows of dy begin dy_row elements apart, an even number. */
 void linear_input(const bf16 *dy, const float *w, bf16 *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
 {
-    task of = {{(const uint32_t *)dy, dy_row / 2, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
+    task of = {{(const two *)dy, dy_row / 2, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
     multiply(&of);
 }

@@ -22,9 +22,12 @@ enum { ROWS = 6, LANES = 16, VECTORS = 4, WIDTH = LANES * VECTORS, TALL = 8 * RO
 /* What is done with a tile's sums: rounded to bfloat16, put as they are, or added to what is there. */
 typedef enum { NARROWED, PUT, ADDED } ending;
 
+/* Two bfloat16 numbers that lie side by side, read as one. */
+typedef uint32_t __attribute__((may_alias)) two;
+
 /* Where a left operand's pair of row r and terms 2p, 2p + 1 lies: at[r * row + p * pair]. */
 typedef struct {
-    const uint32_t *at;
+    const two *at;
     i64 row, pair;
 } lefts;
 
