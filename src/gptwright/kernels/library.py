@@ -27,7 +27,7 @@ from gptwright.hardware.kernels import find_kernel_compiler
 # NaN and infinity keep their meaning: a run is judged by them.
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 # gcc takes three seconds; a compiler that takes so long is not one to wait for.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _SIZE, _REAL, _COUNT, _PLACE = ctypes.c_int64, ctypes.c_float, ctypes.c_int, ctypes.c_void_p
 # Arguments of each function before the number of threads.
