@@ -5,9 +5,9 @@ back teaches it to keep blocks of that size (up to 32 MiB) in its heap next time
 in use holds all that lie below it: 0.2 to 0.3 GiB in a step of 124M parameters (docs/lab-notes.md). So a run
 that is to be small gives everything back.
 
-What is given back must be taken again, page by page, each of which the system fills with zeros first: over a
-third of a bfloat16 step of 124M parameters on the machine that was measured. So a run that is to be quick
-keeps everything.
+What is given back must be taken again, page by page, each of which the system fills with zeros first: it made
+a bfloat16 step of 124M parameters a fifth longer on the machine that was measured (docs/lab-notes.md). So a
+run that is to be quick keeps everything.
 """
 
 import ctypes

@@ -277,9 +277,10 @@ class CpuConstants:
 # eager step moves and computes between them counts as bytes; attention reaches part of the peak.
 # In float32, within 12 % at six shapes and 22 % at two with dropout; 0.5 ms a layer was measured at least.
 CPU_FLOAT32 = CpuConstants(width=88.0, vocabulary_bytes=45.0, operations=(25, 40))
-# In bfloat16 with our own kernels, within 18 % at eight shapes: the width alone is fitted. Logits of 16 bits
-# are written once, read and overwritten by the loss, and read by two products. A layer of almost no channels
-# took 0.8 ms, everything outside the layers 1.2.
+# In bfloat16 with our own kernels, within 18 % at eight shapes when torch still multiplied; steps are up to a
+# fifth shorter since, and this was not fitted again. The width alone is fitted. Logits of 16 bits are written
+# once, read and overwritten by the loss, and read by two products. A layer of almost no channels took 0.8 ms,
+# everything outside the layers 1.2.
 CPU_KERNELS = CpuConstants(width=50.0, vocabulary_bytes=10.0, operations=(70, 100))
 # In bfloat16 without them, within 20 % at five shapes: many casts, and a slow loss.
 CPU_AUTOCAST = CpuConstants(width=130.0, vocabulary_bytes=300.0, operations=(100, 300))
