@@ -14,8 +14,8 @@
 enum { QUERIES = WIDTH, KEYS = 2 * WIDTH };
 
 /* Beyond the last key that a query sees so many weights at least are 0: its tile's other rows see some of
- * them. */
-enum { BEYOND = ROWS + 2 };
+ * them, and pairs are multiplied so many together. */
+enum { BEYOND = ROWS + 2 * STEP };
 
 /* Keys that a query sees, rounded up so that no vector is cut; what lies beyond is made to weigh nothing. */
 static inline i64 looked_at(float *scores, i64 seen)
@@ -30,14 +30,14 @@ static inline i64 looked_at(float *scores, i64 seen)
 static void pack_keys(const task *of, rows from, uint32_t *panels)
 {
     for (i64 t = 0; t < of->T; t += WIDTH)
-        pack_columns((source){from.at + t * from.row, from.row, 0}, panels + t * (of->even / 2), of->D,
+        pack_columns((source){from.at + t * from.row, from.row, 0}, panels + t * pairs_of(of->D), of->D,
                      least(WIDTH, of->T - t));
 }
 
 static void pack_tokens(const task *of, rows from, uint32_t *panels)
 {
     for (i64 d = 0; d < of->D; d += WIDTH)
-        pack_rows((source){from.at + d, from.row, 0}, panels + d * ((of->T + 1) / 2), WIDTH, of->T,
+        pack_rows((source){from.at + d, from.row, 0}, panels + d * pairs_of(of->T), WIDTH, of->T,
                   least(WIDTH, of->D - d));
 }
 
@@ -49,13 +49,13 @@ typedef struct {
 /* to [count, stride] = rows of the queries times the keys that a query of a tile sees. */
 static void multiply_keys(const task *of, block at, rows queries, const uint32_t *panels, float *to)
 {
-    i64 pairs = of->even / 2;
+    i64 panel = pairs_of(of->D), pairs = of->even / 2;
     for (i64 k = at.from; k < at.until; k += WIDTH)
         for (i64 r = 0; r < at.count; r += ROWS) {
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall) - k;
             const bf16 *row = queries.at + (at.first + r) * queries.row;
             if (seen > 0)
-                tile(tall, (lefts){(const two *)row, queries.row / 2, 1}, panels + k * pairs, NULL,
+                tile(tall, (lefts){(const two *)row, queries.row / 2, 1}, panels + k * panel, NULL,
                      pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
         }
 }
@@ -68,7 +68,7 @@ static void multiply_tokens(const task *of, block at, const bf16 *weights, const
         for (i64 r = 0; r < at.count; r += ROWS) {
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall);
             target here = {(char *)to.at + (r * to.row + d) * size, to.row, to.how};
-            const uint32_t *panel = panels + d * ((of->T + 1) / 2) + at.from / 2 * WIDTH;
+            const uint32_t *panel = panels + d * pairs_of(of->T) + at.from / 2 * WIDTH;
             lefts left = {(const two *)(weights + r * at.stride), at.stride / 2, 1};
             if (seen > at.from)
                 tile(tall, left, panel, NULL, (seen - at.from + 1) / 2, here, least(WIDTH, of->D - d));
@@ -80,17 +80,15 @@ static void multiply_tokens(const task *of, block at, const bf16 *weights, const
 static void add_transposed(const task *of, block at, const bf16 *weights, uint32_t *room,
                            const uint32_t *panels, float *to)
 {
-    i64 pairs = (at.count + 1) / 2, all = at.until - at.from;
-    for (i64 k = 0; k < all; k += TALL)
-        pack_rows((source){weights + k, at.stride, 0}, room + k * pairs, TALL, at.count,
-                  least(TALL, all - k));
+    i64 pairs = pairs_of(at.count), all = at.until - at.from;
+    pack_left((source){weights, at.stride, 0}, room, at.count, all);
     for (i64 d = 0; d < of->D; d += WIDTH)
         for (i64 k = 0; k < all; k += ROWS) {
             i64 begin = at.from + k > at.first ? (at.from + k - at.first) / 2 : 0;
-            lefts left = {room + k / TALL * TALL * pairs + k % TALL + begin * TALL, 1, TALL};
+            const uint32_t *panel = panels + d * pairs_of(of->T) + (at.first / 2 + begin) * WIDTH;
             target here = {to + (at.from + k) * of->D + d, of->D, ADDED};
-            tile(least(ROWS, all - k), left, panels + d * ((of->T + 1) / 2) + (at.first / 2 + begin) * WIDTH,
-                 NULL, pairs - begin, here, least(WIDTH, of->D - d));
+            tile(least(ROWS, all - k), packed_left(room, at.count, k, begin), panel, NULL, pairs - begin, here,
+                 least(WIDTH, of->D - d));
         }
 }
 
@@ -189,8 +187,8 @@ typedef struct {
 static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int back)
 {
     char *at = begin;
-    i64 T = of->T, elements = T * of->even, by_keys = multiple(T, WIDTH) * of->even / 2;
-    i64 by_tokens = multiple(of->D, WIDTH) * ((T + 1) / 2), scores = QUERIES * stride;
+    i64 T = of->T, elements = T * of->even, by_keys = multiple(T, WIDTH) * pairs_of(of->D);
+    i64 by_tokens = multiple(of->D, WIDTH) * pairs_of(T), scores = QUERIES * stride;
     to->q_room = carved(&at, elements, sizeof(bf16));
     to->k_room = carved(&at, elements, sizeof(bf16));
     to->q_inverse = carved(&at, T, sizeof(float));
@@ -248,6 +246,7 @@ static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarit
 {
     i64 T = of->T, C = of->H * of->D, stride = stride_of(T);
     room in = room_for(of, stride, 0);
+    begin_tiles();
     take_queries_and_keys(of, qkv, &in);
     pack_tokens(of, (rows){qkv + 2 * C, 3 * C}, in.v_tokens);
     for (i64 first = 0; first < T; first += QUERIES) {
@@ -257,6 +256,7 @@ static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarit
         softmax(of, at, in.scores, in.weights, logarithms + first, (uint32_t)((n * T + first) * T));
         multiply_tokens(of, at, in.weights, in.v_tokens, (target){y + first * C, C, NARROWED});
     }
+    end_tiles();
 }
 
 /* dqkv of head n. */
@@ -267,6 +267,7 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
     int turned = of->own || of->scaled;
     float scale = 1.0f / sqrtf((float)D);
     room in = room_for(of, stride, 1);
+    begin_tiles();
     take_queries_and_keys(of, qkv, &in);
     in.dy = even_rows(of, dy, C, in.dy_room);
     pack_keys(of, (rows){qkv + 2 * C, 3 * C}, in.v_keys);
@@ -308,6 +309,7 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
     else
         give_rows(of, in.dk, dqkv + C, 3 * C, T);
     give_rows(of, in.dv, dqkv + 2 * C, 3 * C, T);
+    end_tiles();
 }
 
 static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon,

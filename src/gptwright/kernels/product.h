@@ -6,8 +6,8 @@
  * ROWS rows at a time. Sums are float32 and stay in registers from the first term to the last (Goto and van
  * de Geijn 2008, Anatomy of High-Performance Matrix Multiplication).
  *
- * The left operand is read where it lies if neighbours in K lie side by side; if not it is packed like the
- * right one, into panels [K / 2, TALL].
+ * The left operand is read where it lies if neighbours in K lie side by side; if not it is packed too, into
+ * panels [K / 2, TALL], or for matrix registers, which want a row's pairs side by side, into rows [K / 2].
  *
  * Without AVX-512's instruction for bfloat16 the same is done in float32, which is slower.
  */
@@ -17,7 +17,14 @@
 
 #include <stdlib.h>
 
-enum { ROWS = 6, LANES = 16, VECTORS = 4, WIDTH = LANES * VECTORS, TALL = 8 * ROWS };
+#if defined(__AVX512BF16__) && defined(__AMX_BF16__)
+#define MATRIX_REGISTERS
+/* Rows of a tile, rows that are packed together, and pairs of terms that are multiplied together. */
+enum { ROWS = 32, TALL = ROWS, STEP = 16 };
+#else
+enum { ROWS = 6, TALL = 8 * ROWS, STEP = 1 };
+#endif
+enum { LANES = 16, VECTORS = 4, WIDTH = LANES * VECTORS };
 
 /* What is done with a tile's sums: rounded to bfloat16, put as they are, or added to what is there. */
 typedef enum { NARROWED, PUT, ADDED } ending;
@@ -47,13 +54,27 @@ typedef struct {
 
 static inline uint32_t pair_of(bf16 even, bf16 odd) { return even | (uint32_t)odd << 16; }
 
-/* Up to ROWS rows of a left operand times up to WIDTH columns of a panel, and bias unless null. */
-void tile(i64 rows, lefts left, const uint32_t *panel, const float *bias, i64 pairs, target to, i64 columns);
+/* Pairs that a panel of so many terms has. Those beyond its last term are 0. */
+static inline i64 pairs_of(i64 terms) { return multiple((terms + 1) / 2, STEP); }
 
-/* A panel [terms / 2, stride] of `columns` columns of the source, whose rows are the terms. What lies beside
- * the columns is left as it is: it meets only sums that nobody asks for. */
+/* Up to ROWS rows of a left operand times up to WIDTH columns of a panel, and bias unless null. A thread
+ * begins tiles before its first one and ends them after its last. */
+void tile(i64 rows, lefts left, const uint32_t *panel, const float *bias, i64 pairs, target to, i64 columns);
+void begin_tiles(void);
+void end_tiles(void);
+
+/* Those pairs, in rows of `stride`. */
+static inline void fill(uint32_t *panel, i64 stride, i64 terms)
+{
+    i64 filled = (terms + 1) / 2;
+    memset(panel + filled * stride, 0, (size_t)((pairs_of(terms) - filled) * stride) * sizeof(*panel));
+}
+
+/* A panel [pairs_of(terms), stride] of `columns` columns of the source, whose rows are the terms. What lies
+ * beside the columns is left as it is: it meets only sums that nobody asks for. */
 static inline void pack_rows(source from, uint32_t *panel, i64 stride, i64 terms, i64 columns)
 {
+    fill(panel, stride, terms);
     for (i64 k = 0; k < terms; k += 2) {
         uint32_t *to = panel + k / 2 * stride, kept = k + 1 < terms ? 0xffffffff : 0xffff;
         i64 one = k * from.row, other = k + 1 < terms ? one + from.row : one;
@@ -131,9 +152,10 @@ static inline uint32_t pair_at(source from, i64 column, i64 term, i64 terms)
     return pair_of(at[place], at[other]) & kept;
 }
 
-/* A panel [terms / 2, WIDTH] of columns that are the source's rows, in which the terms lie side by side. */
+/* A panel [pairs_of(terms), WIDTH] of columns that are the source's rows, in which the terms lie side by side. */
 static inline void pack_columns(source from, uint32_t *panel, i64 terms, i64 columns)
 {
+    fill(panel, WIDTH, terms);
     for (i64 c = 0; c < columns; c += LANES)
         for (i64 k = 0; k < terms; k += 2 * LANES) {
             uint32_t *to = panel + k / 2 * WIDTH + c;
@@ -148,6 +170,54 @@ static inline void pack_columns(source from, uint32_t *panel, i64 terms, i64 col
                     to[p * WIDTH + j] = pair_at(from, c + j, k + 2 * p, terms);
         }
 }
+
+#ifdef MATRIX_REGISTERS
+
+/* A left operand of bfloat16 whose rows are the source's columns, packed into [count, pairs_of(terms)]. */
+static inline void pack_left(source from, uint32_t *to, i64 terms, i64 count)
+{
+    i64 pairs = pairs_of(terms);
+    for (i64 r = 0; r < count; r += LANES)
+        for (i64 k = 0; k < terms; k += 2 * LANES) {
+            __m512i of_terms[LANES];
+            __mmask16 here = (__mmask16)((1u << least(LANES, count - r)) - 1);
+            const bf16 *at = (const bf16 *)from.at + k * from.row + r;
+            for (i64 p = 0; p < LANES; p++, at += 2 * from.row) {
+                __mmask16 even = k + 2 * p < terms ? here : 0, odd = k + 2 * p + 1 < terms ? here : 0;
+                __m512i ones = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(even, at));
+                __m512i others = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd, at + from.row));
+                of_terms[p] = _mm512_or_si512(ones, _mm512_slli_epi32(others, 16));
+            }
+            transpose(of_terms);
+            for (i64 c = 0; c < least(LANES, count - r); c++)
+                _mm512_storeu_si512(to + (r + c) * pairs + k / 2, of_terms[c]);
+        }
+}
+
+/* The operand from row r, a multiple of ROWS, and pair p on. */
+static inline lefts packed_left(const uint32_t *at, i64 terms, i64 r, i64 p)
+{
+    i64 pairs = pairs_of(terms);
+    return (lefts){at + r * pairs + p, pairs, 1};
+}
+
+#else
+
+/* A left operand of bfloat16 whose rows are the source's columns, packed into panels [pairs_of(terms), TALL]. */
+static inline void pack_left(source from, uint32_t *to, i64 terms, i64 count)
+{
+    for (i64 r = 0; r < count; r += TALL)
+        pack_rows((source){(const bf16 *)from.at + r, from.row, 0}, to + r * pairs_of(terms), TALL, terms,
+                  least(TALL, count - r));
+}
+
+/* The operand from row r, a multiple of ROWS, and pair p on. */
+static inline lefts packed_left(const uint32_t *at, i64 terms, i64 r, i64 p)
+{
+    return (lefts){at + r / TALL * TALL * pairs_of(terms) + r % TALL + p * TALL, 1, TALL};
+}
+
+#endif
 
 /* Room of a thread's own that stays its own; asking for more takes it anew. */
 static inline void *own_room(size_t bytes)

@@ -11,6 +11,7 @@ from gptwright.arithmetic.cut import cut_step
 from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
 from gptwright.files import replace_text
+from gptwright.hardware.heap import give_back_freed_memory
 from gptwright.hardware.limits import has_address_limit, memory_limit
 from gptwright.record.run import RunFolder
 from gptwright.train import memory
@@ -55,6 +56,9 @@ class Fitting:
             self._foresee(step)
             if not has_address_limit():
                 return
+            # A heap that keeps what a failed step took leaves no addresses for what does not come from it,
+            # such as code that is made for a shape.
+            give_back_freed_memory()
         self.attempt(step, lambda: memory.try_step(self._session, self.config, len(self.cut.micro_batches)))
         self.evaluate(step, self._evaluator.try_batch)
 
