@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from gptwright.hardware.cpu import has_matrix_registers
 from gptwright.kernels import library
 from gptwright.kernels.library import Kernels, Missing, load_kernels
 
@@ -18,19 +19,29 @@ def kernels() -> Kernels:
     return found
 
 
-@pytest.fixture(scope="session", params=["this CPU's instructions", "any CPU's"])
+# What a build is told not to use.
+WITHOUT = {
+    "this CPU's instructions": (),
+    "no matrix registers": ("-U__AMX_BF16__",),
+    "any CPU's": ("-U__AMX_BF16__", "-U__AVX512BF16__"),
+}
+
+
+@pytest.fixture(scope="session", params=WITHOUT)
 def multiplying(
     request: pytest.FixtureRequest, kernels: Kernels, tmp_path_factory: pytest.TempPathFactory
 ) -> Kernels:
-    """The same, and built as for a CPU that has no instruction for products of bfloat16."""
-    if request.param == "this CPU's instructions":
+    """The same, and built as for CPUs that have fewer instructions for products of bfloat16."""
+    if not WITHOUT[request.param]:
         return kernels
+    if request.param == "no matrix registers" and not has_matrix_registers():
+        pytest.skip("this CPU has none")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPTWRIGHT_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(library, "FLAGS", (*library.FLAGS, "-U__AVX512BF16__"))
+        patch.setattr(library, "FLAGS", (*library.FLAGS, *WITHOUT[request.param]))
         built = load_kernels()
-    assert isinstance(built, Kernels)
-    assert not built.multiplies
+    assert isinstance(built, Kernels), built
+    assert built.multiplies == (kernels.multiplies and request.param != "any CPU's")
     return built
 
 

@@ -18,6 +18,8 @@ SIZES = [
     (40, 2, 1601),
     (2101, 34, 50),
     (9, 3202, 3201),
+    (70, 6210, 130),
+    (50, 98, 6210),
 ]
 
 
@@ -37,7 +39,7 @@ def test_a_linear_layer(multiplying: Kernels, M: int, inputs: int, outputs: int,
     bias = torch.randn(outputs) if biased else None
     y = linear(multiplying, x, w, bias, row=outputs + 3)
     exact = x.double() @ w.bfloat16().double().t() + (0 if bias is None else bias.double())
-    torch.testing.assert_close(y[:, :outputs].double(), exact, rtol=HALF, atol=1e-4)
+    torch.testing.assert_close(y[:, :outputs].double(), exact, rtol=HALF, atol=1e-3)
     assert (y[:, outputs:] == -1).all()
 
 

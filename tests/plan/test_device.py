@@ -9,7 +9,7 @@ from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin
-from gptwright.hardware.efficiency import CPU_BASIS, KERNELS_BASIS
+from gptwright.hardware.efficiency import CPU_BASIS, KERNELS_BASIS, MATRIX_BASIS
 from gptwright.plan import device as planning
 from gptwright.plan.plan import Plan, make_plan
 from gptwright.report.plan_document import plan_document
@@ -29,12 +29,17 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.monkeypatch = monkeypatch
         self.has(bfloat16=True, compiler="/usr/bin/gcc")
+        self.multiplies_by_matrix_registers(False)
         monkeypatch.setattr(planning, "measure_cpu_peak", lambda: FLOAT32_PEAK)
 
     def has(self, *, bfloat16: bool, compiler: str | None) -> None:
         """Says what is here."""
         self.monkeypatch.setattr(planning, "has_bfloat16", lambda: bfloat16)
         self.monkeypatch.setattr(planning, "find_kernel_compiler", lambda: compiler)
+
+    def multiplies_by_matrix_registers(self, it_does: bool, /) -> None:
+        """Says whether it has AMX."""
+        self.monkeypatch.setattr(planning, "has_matrix_registers", lambda: it_does)
 
 
 @pytest.fixture
@@ -58,7 +63,7 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
     assert said(plan, "dtype").text == "bfloat16 with our own kernels"
     peak = said(plan, "peak_flops")
     assert (peak.number, peak.text, peak.origin) == (2 * FLOAT32_PEAK, "200.0 GFLOP/s", Origin.DERIVED)
-    assert peak.reason.startswith("at least 2 × 100.0 GFLOP/s, the fastest float32 matrix product just now")
+    assert peak.reason.startswith("2 × 100.0 GFLOP/s, the fastest float32 matrix product just now: an instr")
     throughput = plan_document(plan, (), ())["throughput"]
     assert (throughput["dtype"], throughput["kernels"]) == ("bfloat16", True)
     assert throughput["peak_tflops"] == pytest.approx(0.2)
@@ -77,6 +82,22 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
         device_kind="cpu",
     )
     assert plan.memory == training_memory(step)
+
+
+def test_matrix_registers_make_products_many_times_and_all_else_no_quicker(machine: Machine) -> None:
+    by_vectors = planned(n_layer=4, n_head=4, n_embd=128)
+    machine.multiplies_by_matrix_registers(True)
+    plan = planned(n_layer=4, n_head=4, n_embd=128)
+    peak = said(plan, "peak_flops")
+    assert (peak.number, peak.origin) == (planning.MATRIX_RATE * FLOAT32_PEAK, Origin.DERIVED)
+    assert "on the one CPU with AMX that was measured" in peak.reason
+    assert plan.device.vector_peak == 2 * FLOAT32_PEAK
+    assert plan.speed is not None
+    assert by_vectors.speed is not None
+    assert plan.speed.basis == MATRIX_BASIS
+    assert by_vectors.speed.likely < plan.speed.likely < 2 * by_vectors.speed.likely
+    # Float32 knows nothing of them.
+    assert planned(dtype="float32").device.vector_peak is None
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def has_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
+def has_matrix_registers() -> bool:
+    """Whether this CPU multiplies bfloat16 by whole tiles (Intel's AMX), as Linux says; False elsewhere."""
+    return "amx_bf16" in _cpuinfo("flags").split()
+
+
 def cpu_memory_bytes() -> int | None:
     """The machine's memory in bytes; None if the system does not say."""
     if hasattr(os, "sysconf"):

@@ -73,6 +73,8 @@ class Work:
         flash: attention is one fused kernel.
         muon_steps: Newton-Schulz steps of Muon; 0 with AdamW alone.
         kernels: our own do what is between the products, on a CPU in bfloat16.
+        vector_flops: what its vectors reach in `dtype`, where a CPU makes products by matrix registers (AMX);
+            None where they make them too.
     """
 
     shape: ModelShape
@@ -89,6 +91,7 @@ class Work:
     flash: bool = True
     muon_steps: int = 0
     kernels: bool = False
+    vector_flops: float | None = None
 
     @property
     def micro_tokens(self) -> int:
@@ -265,14 +268,22 @@ class CpuConstants:
         width: channels at which half of a product is its start and end.
         vocabulary_bytes: moved per vocabulary entry and token for logits and loss.
         operations: as many starts as a layer takes, and as everything outside the layers.
+        attention: its rate over the vectors' peak.
+        layer_bytes: moved per channel, token and layer.
+        score_bytes: moved per head, token and position where dropout keeps attention from being fused, or has
+            our own kernels make the fate of each score; random numbers included.
     """
 
     width: float
     vocabulary_bytes: float
     operations: tuple[int, int]
+    attention: float = 0.58
+    layer_bytes: float = 374.0
+    score_bytes: float = 70.0
 
 
-# On a CPU everything is relative to the peak in the dtype of the products. Fitted to our own trainer on one
+# On a CPU everything is relative to the peak of its vectors in the dtype of the products; these, where matrix
+# registers make them, to the peak of those. Fitted to our own trainer on one
 # core of an AMD EPYC each (`speeds.toml`, under `cpus`). Products reach the peak as they get wide; what an
 # eager step moves and computes between them counts as bytes; attention reaches part of the peak.
 # In float32, within 12 % at six shapes and 22 % at two with dropout; 0.5 ms a layer was measured at least.
@@ -284,10 +295,16 @@ CPU_FLOAT32 = CpuConstants(width=88.0, vocabulary_bytes=45.0, operations=(25, 40
 CPU_KERNELS = CpuConstants(width=50.0, vocabulary_bytes=10.0, operations=(70, 100))
 # In bfloat16 without them, within 20 % at five shapes: many casts, and a slow loss.
 CPU_AUTOCAST = CpuConstants(width=130.0, vocabulary_bytes=300.0, operations=(100, 300))
-CPU_LAYER_BYTES, CPU_ATTENTION = 374.0, 0.58
-# With dropout attention is not fused, or our own kernels make the fate of each score: bytes a head, token and
-# position, random numbers included.
-CPU_SCORE_BYTES = 70.0
+# With matrix registers too, within 32 % at eight shapes, on a machine whose rate of them changed twofold
+# within minutes: products so quick wait for their operands.
+CPU_MATRIX = CpuConstants(
+    width=400.0,
+    vocabulary_bytes=20.0,
+    operations=(70, 100),
+    attention=0.5,
+    layer_bytes=500.0,
+    score_bytes=110.0,
+)
 # An operation takes this long to start.
 CPU_OPERATION = 12e-6
 # Memory that keeps up with 9 FLOP a byte: 10 GB/s for a core, at most what two channels of memory give.
@@ -296,14 +313,15 @@ CPU_BALANCE, CPU_MOST_BANDWIDTH = 9.0, 40e9
 
 def _cpu_step_time(work: Work) -> StepTime:
     shape, constants = work.shape, _cpu_constants(work)
-    bandwidth = work.bandwidth or min(work.peak_flops / CPU_BALANCE, CPU_MOST_BANDWIDTH)
+    vectors = work.vector_flops or work.peak_flops
+    bandwidth = work.bandwidth or min(vectors / CPU_BALANCE, CPU_MOST_BANDWIDTH)
     fused = work.flash and not shape.dropout
     slower = 1 + constants.width / shape.n_embd
     products = _product_flops(work) * slower / work.peak_flops
-    attention = _attention_flops(replace(work, flash=fused)) / (work.peak_flops * CPU_ATTENTION)
-    moved = shape.n_layer * shape.n_embd * CPU_LAYER_BYTES
+    attention = _attention_flops(replace(work, flash=fused)) / (vectors * constants.attention)
+    moved = shape.n_layer * shape.n_embd * constants.layer_bytes
     if not fused:
-        moved += shape.n_layer * shape.n_head * shape.block_size * CPU_SCORE_BYTES
+        moved += shape.n_layer * shape.n_head * shape.block_size * constants.score_bytes
     moved = moved * _passes(work) + shape.vocab_size * constants.vocabulary_bytes
     per_layer, outside = constants.operations
     return StepTime(
@@ -320,5 +338,5 @@ def _cpu_step_time(work: Work) -> StepTime:
 
 def _cpu_constants(work: Work) -> CpuConstants:
     if work.kernels:
-        return CPU_KERNELS
+        return CPU_KERNELS if work.vector_flops is None else CPU_MATRIX
     return CPU_FLOAT32 if work.dtype == "float32" else CPU_AUTOCAST

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, derived, stated, tabled
-from gptwright.hardware.cpu import cpu_memory_bytes, cpu_name, has_bfloat16, measure_cpu_peak
+from gptwright.hardware.cpu import (
+    cpu_memory_bytes,
+    cpu_name,
+    has_bfloat16,
+    has_matrix_registers,
+    measure_cpu_peak,
+)
 from gptwright.hardware.kernels import find_kernel_compiler, setting_against_kernels
 from gptwright.hardware.table import DeviceSpec, find_spec, is_cpu_name, near_names
 from gptwright.units import flops_rate
@@ -15,8 +21,10 @@ from gptwright.units import flops_rate
 # Names that mean a kind of device and not a model of it.
 KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
 # Of bfloat16 over float32 on a CPU that has it: VDPBF16PS adds two products to each float32 where VFMADD adds
-# one (Intel's and AMD's manuals of the instruction set). AMX does many times more, so it is a lower bound.
+# one (Intel's and AMD's manuals of the instruction set).
 BFLOAT16_RATE = 2
+# With matrix registers (AMX): what torch reached over what numpy did on the one such CPU that was measured.
+MATRIX_RATE = 8
 MOST_CARDS = "most cards of today multiply in it"
 
 
@@ -35,6 +43,7 @@ class PlanDevice:
         peak: dense peak in that dtype, FLOP/s, or in its best where it is emulated; None where the device is
             unknown.
         emulated: whether the device has no products of that dtype; how fast it is then is not known.
+        vector_peak: of a CPU's vectors in that dtype where matrix registers make its products; else None.
         bandwidth: of its memory, bytes/s.
         memory: its own, bytes.
         power_watts: the board's limit.
@@ -51,6 +60,7 @@ class PlanDevice:
     compiled: bool
     peak: Fact | None
     emulated: bool
+    vector_peak: float | None
     bandwidth: float | None
     memory: Fact | None
     power_watts: float | None
@@ -130,6 +140,7 @@ def _not_known(config: TrainConfig, name: Fact, count: int, *, kind: str, remark
         compiled=config.compile is not False if kind == "cuda" else config.compile is True,
         peak=None,
         emulated=False,
+        vector_peak=None,
         bandwidth=None,
         memory=None,
         power_watts=None,
@@ -169,6 +180,7 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         compiled=compiled and spec.vendor != "apple" and spec.compiles,
         peak=tabled("peak_flops", spec.peaks[used], spec.name, reason, unit="FLOP/s"),
         emulated=not native,
+        vector_peak=None,
         bandwidth=spec.bandwidth,
         memory=memory,
         power_watts=spec.power_watts,
@@ -234,11 +246,15 @@ def _cpu_peak(dtype: str) -> Fact:
     peak = measure_cpu_peak()
     if dtype == "float32":
         return _measured("peak_flops", peak, flops_rate(peak), "fastest float32 matrix product just now")
-    formula = (
-        f"at least {BFLOAT16_RATE} × {flops_rate(peak)}, the fastest float32 matrix product just now: an"
-        " instruction makes two products of bfloat16 where it makes one of float32; AMX makes more"
-    )
-    return derived("peak_flops", BFLOAT16_RATE * peak, formula, unit="FLOP/s")
+    rate, why = BFLOAT16_RATE, "an instruction makes two products of bfloat16 where it makes one of float32"
+    if _by_matrix_registers(dtype):
+        rate, why = MATRIX_RATE, "so many times it on the one CPU with AMX that was measured"
+    formula = f"{rate} × {flops_rate(peak)}, the fastest float32 matrix product just now: {why}"
+    return derived("peak_flops", rate * peak, formula, unit="FLOP/s")
+
+
+def _by_matrix_registers(dtype: str) -> bool:
+    return dtype == "bfloat16" and has_matrix_registers()
 
 
 def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevice:
@@ -254,6 +270,7 @@ def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevic
         compiled=compiled,
         peak=peak,
         emulated=False,
+        vector_peak=BFLOAT16_RATE * measure_cpu_peak() if _by_matrix_registers(way.dtype) else None,
         bandwidth=None,
         memory=(
             _measured("device_bytes", memory, f"{memory / 2**30:.1f} GiB", "this machine's memory")

@@ -244,6 +244,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
         Work(
             shape=shape,
             peak_flops=device.peak.number,
+            vector_flops=device.vector_peak,
             bandwidth=device.bandwidth,
             dtype=device.dtype,
             compiled=device.compiled,
