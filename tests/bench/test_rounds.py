@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gptwright.bench import trainers
+from gptwright.bench.process import Finished
 from gptwright.bench.results import Row
-from gptwright.bench.rounds import run_rounds
-from gptwright.bench.trainers import Others, hf_trainer
+from gptwright.bench.rounds import row_of, run_rounds
+from gptwright.bench.trainers import Others, Trainer, hf_trainer
 from gptwright.bench.workloads import CHARACTERS, ONE, WORKLOADS, Workload, steps
 from gptwright.config.load import load_config
 from gptwright.errors import ConfigError
@@ -72,7 +73,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Round:
     learning = {**WORKLOAD.options, "warmup_iters": 5, "learning_rate": 1e-2, "dtype": "float32"}
     work = replace(WORKLOAD, options=learning, less_memory=({"loss_chunk": 16},))
     said: list[str] = []
-    rows = run_rounds(work, rounds=1, peak_flops=1e11, others=others, text=text, said=said.append)
+    rows = run_rounds(work, rounds=1, peak=lambda: 1e11, others=others, text=text, said=said.append)
     return Round(rows, said)
 
 
@@ -91,6 +92,27 @@ def test_all_do_the_same_work_in_turns(played: Round) -> None:
     flops = 128 * (6 * (12 * 32**2 + 3 * 32 + len(set(TEXT)) * 32) + 12 * 32 * 32)
     assert ours.fraction_of_peak == pytest.approx(flops / 1e11 / ours.runs[0].step_seconds)
     assert 1.0 < ours.val_loss < 3.5
+
+
+def test_a_machine_that_drifts_is_held_against_itself() -> None:
+    """The third round found it at half its rate: peak and steps alike."""
+    ours, other = (Trainer(name=name, command=()) for name in ("ours", "other"))
+    runs = {
+        "ours": [finished(seconds) for seconds in (1.0, 1.2, 2.0)],
+        "other": [finished(seconds) for seconds in (3.0, 3.0, 6.2)],
+    }
+    at_peak = [0.5, 0.5, 1.0]
+    row = row_of(ours, runs, WORKLOAD, at_peak)
+    assert row.fraction_of_peak == pytest.approx(0.5)
+    assert row.tokens_per_second == pytest.approx(4 * 32 / 1.2)
+    row = row_of(other, runs, WORKLOAD, at_peak)
+    assert row.times_ours_step == pytest.approx(3.0)
+    assert row.fraction_of_peak == pytest.approx(0.5 / 3.0)
+    assert row_of(replace(ours, preset="shakespeare"), runs, WORKLOAD, at_peak).fraction_of_peak is None
+
+
+def finished(step_seconds: float) -> Finished:
+    return Finished(step_seconds=step_seconds, wall_seconds=10 * step_seconds, peak_bytes=1, val_loss=1.0)
 
 
 @pytest.mark.slow
@@ -127,7 +149,9 @@ def test_hugging_faces_trainer_is_asked_for_where_it_can_run(monkeypatch: pytest
     with pytest.raises(
         ConfigError, match=r"needs accelerate, which[\s\S]*pip install transformers accelerate"
     ):
-        run_rounds(WORKLOAD, rounds=1, peak_flops=1e11, others=Others(hf_trainer=True), text=None, said=print)
+        run_rounds(
+            WORKLOAD, rounds=1, peak=lambda: 1e11, others=Others(hf_trainer=True), text=None, said=print
+        )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     with pytest.raises(ConfigError, match="is for a CPU, and this workload is for cuda"):
         hf_trainer(WORKLOADS["gpt2-cuda"])
@@ -148,7 +172,7 @@ def test_whom_to_run_beside(gptwright: Command) -> None:
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"it has no train\.py, model\.py, configurator\.py"):
         run_rounds(
-            WORKLOAD, rounds=1, peak_flops=1e11, others=Others(nanogpt=tmp_path), text=None, said=print
+            WORKLOAD, rounds=1, peak=lambda: 1e11, others=Others(nanogpt=tmp_path), text=None, said=print
         )
 
 

@@ -9,7 +9,7 @@ import torch
 import gptwright
 from gptwright.bench.results import Peaks
 from gptwright.hardware.detect import Device
-from gptwright.hardware.probe import measure_bandwidth, measure_matmul_peak
+from gptwright.hardware.probe import matmul_peak_now, measure_bandwidth
 from gptwright.train.precision import choose_dtype
 
 # Long enough for a GPU to reach the clock it keeps, and for a CPU to be left alone once.
@@ -35,6 +35,11 @@ def measure_peaks(device: Device) -> Peaks:
             "gptwright": gptwright.__version__,
         },
         dtype=dtype,
-        matmul_flops=measure_matmul_peak(device, getattr(torch, dtype), seconds=SECONDS),
+        matmul_flops=peak_now(device, dtype),
         bandwidth=measure_bandwidth(device, seconds=SECONDS / 2),
     )
+
+
+def peak_now(device: Device, dtype: str) -> float:
+    """The fastest square matrix product of these seconds, FLOP/s."""
+    return matmul_peak_now(device, getattr(torch, dtype), seconds=SECONDS)

@@ -32,8 +32,8 @@ class Row:
         trainer: who.
         runs: every round.
         tokens_per_second: of the median step.
-        fraction_of_peak: its model FLOPs (`palm`) over the peak measured in the same run; None where its own
-            recipe has another model, or the peak is not of its dtype.
+        fraction_of_peak: its model FLOPs (`palm`) over the peak, the median over the rounds, before each of
+            which the peak is measured; None where its own recipe has another model.
         wall_seconds: of the whole process.
         peak_bytes: resident memory.
         val_loss: last validation loss that it printed.

@@ -1,14 +1,14 @@
 """Rounds of one workload, the trainers in turns, and what they say.
 
-Machines drift: a figure is the median over the rounds, and a ratio the median of the ratios within each
-round.
+Machines drift: a figure is the median over the rounds, and a ratio, to another trainer or to the peak, the median
+of the ratios within each round.
 """
 
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gptwright.arithmetic.shape import ModelShape
@@ -26,7 +26,7 @@ def run_rounds(
     workload: Workload,
     *,
     rounds: int,
-    peak_flops: float,
+    peak: Callable[[], float],
     others: Others,
     text: Path | None,
     said: Callable[[str], None],
@@ -36,7 +36,7 @@ def run_rounds(
     Args:
         workload: what to do.
         rounds: how often each.
-        peak_flops: of the device, measured in this run.
+        peak: measures the device's, FLOP/s, before each round.
         others: whom to run beside ours.
         text: what to train on; None takes Python's standard library.
         said: is told of every run that ended.
@@ -51,13 +51,15 @@ def run_rounds(
         if others.nanogpt is not None:
             place_nanogpt(others.nanogpt, folder)
         runs: dict[str, list[Finished]] = {trainer.name: [] for trainer in trainers}
+        peaks = []
         for number in range(rounds):
+            peaks.append(peak())
             for index, trainer in enumerate(trainers):
                 done = trainer.run(workload, folder, f"out-{number}-{index}")
                 runs[trainer.name].append(done)
                 said(f"{trainer.name}: {done.wall_seconds:.1f} s, {1e3 * done.step_seconds:.1f} ms a step")
         flops = flops_per_step(workload, folder)
-    return [_row(trainer, runs, workload, flops / peak_flops) for trainer in trainers]
+    return [row_of(trainer, runs, workload, [flops / rate for rate in peaks]) for trainer in trainers]
 
 
 def prepare_data(
@@ -97,9 +99,20 @@ def flops_per_step(workload: Workload, folder: Path) -> float:
     return float(per_token * config.sequences_per_step * config.block_size)
 
 
-def _row(
-    trainer: Trainer, runs: dict[str, list[Finished]], workload: Workload, seconds_at_peak: float
+def row_of(
+    trainer: Trainer,
+    runs: Mapping[str, Sequence[Finished]],
+    workload: Workload,
+    seconds_at_peak: Sequence[float],
 ) -> Row:
+    """A trainer's medians.
+
+    Args:
+        trainer: whose.
+        runs: of all trainers, ours first, a round's at the same place in each.
+        workload: what was done.
+        seconds_at_peak: that a step would take at the peak of each round.
+    """
     own, first = runs[trainer.name], next(iter(runs.values()))
     step = statistics.median(run.step_seconds for run in own)
     config = TrainConfig(**workload.options)
@@ -107,7 +120,13 @@ def _row(
         trainer=trainer.name,
         runs=tuple(own),
         tokens_per_second=config.sequences_per_step * config.block_size / step,
-        fraction_of_peak=None if trainer.preset else seconds_at_peak / step,
+        fraction_of_peak=(
+            None
+            if trainer.preset
+            else statistics.median(
+                least / run.step_seconds for least, run in zip(seconds_at_peak, own, strict=True)
+            )
+        ),
         wall_seconds=statistics.median(run.wall_seconds for run in own),
         peak_bytes=statistics.median(run.peak_bytes for run in own),
         val_loss=statistics.median(run.val_loss for run in own),

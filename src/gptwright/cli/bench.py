@@ -107,7 +107,7 @@ def _suite(
 def _workloads(
     workload: tuple[str, ...], others: "Others", rounds: int, text: Path | None, *, as_json: bool
 ) -> dict[str, Any]:
-    from gptwright.bench.machine import measure_peaks
+    from gptwright.bench.machine import measure_peaks, peak_now
     from gptwright.bench.results import bench_document
     from gptwright.bench.rounds import run_rounds
     from gptwright.hardware.detect import find_device
@@ -124,7 +124,7 @@ def _workloads(
         results[name] = run_rounds(
             WORKLOADS[name],
             rounds=rounds,
-            peak_flops=peaks.matmul_flops,
+            peak=lambda: peak_now(device, peaks.dtype),
             others=others,
             text=text,
             said=lambda line: click.echo(line, err=True),

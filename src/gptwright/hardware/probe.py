@@ -36,9 +36,12 @@ SOURCE = '#include <Python.h>\n#include <cmath>\nextern "C" double f(double x) {
 
 @functools.lru_cache
 def measure_matmul_peak(device: Device, dtype: torch.dtype, *, seconds: float = 0.6) -> float:
-    """The best matrix-multiply rate in FLOP/s that `device` reaches in `dtype`, inputs from a normal law.
+    """`matmul_peak_now`, measured once a process."""
+    return matmul_peak_now(device, dtype, seconds=seconds)
 
-    Measured once a process.
+
+def matmul_peak_now(device: Device, dtype: torch.dtype, *, seconds: float) -> float:
+    """The best matrix-multiply rate in FLOP/s that `device` reaches in `dtype`, inputs from a normal law.
 
     Args:
         device: where to measure.
