@@ -1,7 +1,7 @@
 """Rounds of one workload, the trainers in turns, and what they say.
 
-Machines drift: a figure is the median over the rounds, and a ratio, to another trainer or to the peak, the median
-of the ratios within each round.
+Machines drift: a figure is the median over the rounds, and a ratio, to another trainer or to the peak, the
+median of the ratios within each round.
 """
 
 import statistics
