@@ -19,7 +19,12 @@ from gptwright.record.run import RunFolder
 from gptwright.train import threads
 from gptwright.train.precision import Precision
 from gptwright.train.run import prepare_new, prepare_resume
-from gptwright.train.threads import OthersLoad, available_threads, choose_threads, seconds_of
+from gptwright.train.score import score_run
+from gptwright.train.speak import Speaker
+from gptwright.train.threads import OthersLoad, Pass, available_threads, choose_threads, seconds_of
+from tests.train.conftest import Train
+
+TRAINING = Pass(rows=2, context=8, learns=True)
 
 
 class Load(OthersLoad):
@@ -53,14 +58,14 @@ def model() -> GPT:
 def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """What a pass takes with each number of threads; asking for another is an error."""
     seconds: dict[int, float] = {}
-    monkeypatch.setattr(threads, "seconds_of", lambda model, precision, count, rows: seconds[count])
+    monkeypatch.setattr(threads, "seconds_of", lambda model, precision, count, work: seconds[count])
     return seconds
 
 
 def choose(model: GPT, used: float | None, *, asked: int = 0, before: int | None = None) -> Fact:
     precision = Precision(find_device("cpu"), "float32")
     load = None if used is None else Load(used)
-    fact = choose_threads(model, precision, load, asked=asked, before=before, rows=2)
+    fact = choose_threads(model, precision, load, TRAINING, asked=asked, before=before)
     assert fact is not None
     assert fact.value == torch.get_num_threads()
     return fact
@@ -108,10 +113,11 @@ def test_more_threads_than_this_process_may_use_are_not_kept(model: GPT, timed: 
     assert choose(model, 1.4, before=64).value == 8
 
 
-def test_a_pass_is_timed_without_a_trace(model: GPT) -> None:
+@pytest.mark.parametrize("work", [TRAINING, Pass(rows=1, context=1, learns=False)])
+def test_a_pass_is_timed_without_a_trace(model: GPT, work: Pass) -> None:
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     draws = torch.get_rng_state()
-    assert seconds_of(model, Precision(find_device("cpu"), "float32"), 2, 2) > 0
+    assert seconds_of(model, Precision(find_device("cpu"), "float32"), 2, work) > 0
     assert torch.equal(torch.get_rng_state(), draws)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -142,3 +148,24 @@ def test_a_run_goes_on_with_the_threads_that_it_had(tiny: Mapping[str, str], tmp
     assert torch.get_num_threads() == 3
     fact = next(fact for fact in prepared.session.facts if fact.name == "threads used")
     assert (fact.value, fact.origin) == (3, Origin.LOGGED)
+
+
+def test_who_speaks_or_scores_beside_others_times_what_it_does(
+    tiny: dict[str, str], tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tiny | {"max_iters": "1", "threads": "1"}, tmp_path / "run")
+    timed: list[Pass] = []
+
+    def seconds(model: GPT, precision: Precision, count: int, work: Pass) -> float:
+        timed.append(work)
+        return {8: 0.9, 6: 0.3, 4: 0.5}[count]
+
+    monkeypatch.setattr(OthersLoad, "cores", lambda _: 1.4)
+    monkeypatch.setattr(threads, "seconds_of", seconds)
+    Speaker.of(tmp_path / "run", device="cpu")
+    assert torch.get_num_threads() == 6
+    assert timed == [Pass(rows=1, context=1, learns=False)] * 3
+    torch.set_num_threads(8)
+    scored = score_run(RunFolder(tmp_path / "run"), device="cpu", max_windows=5)
+    assert torch.get_num_threads() == 6
+    assert timed[3:] == [Pass(rows=scored["windows"], context=16, learns=False)] * 3

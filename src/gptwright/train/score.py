@@ -33,6 +33,7 @@ from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.load import chosen_checkpoint, load_checkpointed, tokenizer_of_run
 from gptwright.train.precision import Precision, choose_dtype
+from gptwright.train.threads import OthersLoad, Pass, choose_threads
 
 # Logits in one forward pass: 256 MB in float32, well below what a step of training needs.
 _LOGITS_AT_ONCE = 2**26
@@ -106,6 +107,7 @@ def score_run(
     Raises:
         GptwrightError: of the kind of whatever is wrong; nothing is recorded then.
     """
+    load = OthersLoad()
     name = chosen_checkpoint(run, checkpoint)
     place = find_device(device)
     config = run.load_config().config
@@ -126,7 +128,9 @@ def score_run(
         windows = _windows_of_split(split, block_size, stride)
     chosen = windows if max_windows is None else _drawn(windows, max_windows, config.seed)
     dtype, _ = choose_dtype(config.dtype, place)
-    score = score_windows(model, chosen, Precision(place, dtype), tokenizer, progress)
+    precision = Precision(place, dtype)
+    choose_threads(model, precision, load, Pass(rows=len(chosen), context=block_size, learns=False))
+    score = score_windows(model, chosen, precision, tokenizer, progress)
     found = {
         "step": int(name.removeprefix("step-")),
         "checkpoint": name,

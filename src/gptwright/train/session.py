@@ -36,7 +36,7 @@ from gptwright.train.promise import promise_of
 from gptwright.train.replica import Replica, build_replica, choose_parallel, parallel_facts
 from gptwright.train.start import require_same_tokenizer, weights_facts
 from gptwright.train.startup import startup_facts
-from gptwright.train.threads import OthersLoad, choose_threads
+from gptwright.train.threads import OthersLoad, Pass, choose_threads
 from gptwright.train.world import World
 
 
@@ -222,9 +222,9 @@ def _choose_threads(
         model,
         precision,
         load,
+        Pass(rows=config.batch_size, context=config.block_size, learns=True),
         asked=config.threads,
         before=None if before is None else before.threads_on(precision.device.name),
-        rows=config.batch_size,
     )
     return [] if threads is None else [threads]
 

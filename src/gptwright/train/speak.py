@@ -21,6 +21,8 @@ from gptwright.model.generate import Batch, Stream
 from gptwright.model.gpt import GPT
 from gptwright.record.run import RunFolder
 from gptwright.train.load import load_model
+from gptwright.train.precision import Precision
+from gptwright.train.threads import OthersLoad, Pass, choose_threads
 
 # A batch of this many takes little longer a step than half of it, and a cache of GPT-2's size 1.2 GB.
 BATCH_SIZE = 16
@@ -64,8 +66,12 @@ class Speaker:
     @classmethod
     def of(cls, folder: Path, *, checkpoint: str | None = None, device: str = "auto") -> "Speaker":
         """Loads a run's best, last or named checkpoint."""
-        run = RunFolder.existing(folder)
-        return cls(*load_model(run, checkpoint=checkpoint, device=find_device(device)))
+        run, place, load = RunFolder.existing(folder), find_device(device), OthersLoad()
+        speaker = cls(*load_model(run, checkpoint=checkpoint, device=place))
+        choose_threads(
+            speaker.model, Precision(place, "float32"), load, Pass(rows=1, context=1, learns=False)
+        )
+        return speaker
 
     def speak(self, *, start: str | None = None, seed: int = 1337, **options: Any) -> Iterator[str]:
         """Yields one sample's text after the prompt.

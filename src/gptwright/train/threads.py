@@ -1,4 +1,4 @@
-"""How many threads a CPU run computes with.
+"""How many threads a CPU computes with: a run, an evaluation, a model that speaks.
 
 torch takes all cores, and its threads spin while they wait for each other. That is best on a quiet machine.
 Beside another busy process one of them waits for a core, the others for it, and a step takes four to twenty
@@ -8,7 +8,7 @@ with fewer, and the quickest is taken. On a quiet machine nothing is timed, so a
 A resumed run keeps the threads that it had on this device: another number adds the same numbers in another
 order, and the weights would not be those of a run that nothing happened to.
 
-Cost: nothing on a quiet machine; else three short passes of each number, a second for a small model.
+Cost: nothing on a quiet machine; else short passes of each number, a second for a small model's training.
 """
 
 import functools
@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import psutil
 import torch
@@ -29,8 +30,8 @@ from gptwright.train.precision import Precision
 QUIET = 0.25
 # Fewer threads must be quicker by so much: the load may be gone in a minute.
 WORTH = 1.15
-# What is timed: a pass over some hundred tokens, a few times.
-MOST_TOKENS, LONGEST_CONTEXT, PASSES = 1024, 256, 3
+# What is timed: a pass over some hundred tokens, a few times, and for at least so many seconds.
+MOST_TOKENS, LONGEST_CONTEXT, PASSES, LEAST_SECONDS = 1024, 256, 3, 0.05
 
 
 class OthersLoad:
@@ -52,18 +53,39 @@ class OthersLoad:
         return time.perf_counter(), busy, time.process_time()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What is done again and again, and so timed.
+
+    Attributes:
+        rows: sequences at a time.
+        context: tokens of each; fewer are timed where it is long.
+        learns: whether a backward pass follows.
+    """
+
+    rows: int
+    context: int
+    learns: bool
+
+
 def choose_threads(
-    model: GPT, precision: Precision, load: OthersLoad | None, *, asked: int, before: int | None, rows: int
+    model: GPT,
+    precision: Precision,
+    load: OthersLoad | None,
+    work: Pass,
+    *,
+    asked: int = 0,
+    before: int | None = None,
 ) -> Fact | None:
     """Sets the number of threads and says why; None where the device is no CPU.
 
     Args:
-        model: what trains.
+        model: what computes.
         precision: where and in which dtype.
-        load: of other processes since the run began to start; None where the others are of this run.
+        load: of other processes since this one began to start; None where the others are of the same run.
+        work: what it does with the model.
         asked: the setting; 0 leaves the choice to this.
         before: threads of the run that is resumed, on this device.
-        rows: sequences of a micro-batch.
     """
     if precision.device.type != "cpu":
         return None
@@ -77,7 +99,7 @@ def choose_threads(
     others = load.cores()
     if others < QUIET:
         return _set(most, Origin.MEASURED, f"all there are; others use {others:.1f} cores")
-    tried = {threads: seconds_of(model, precision, threads, rows) for threads in _candidates(most, others)}
+    tried = {threads: seconds_of(model, precision, threads, work) for threads in _candidates(most, others)}
     quickest = min(tried, key=lambda threads: tried[threads])
     if tried[quickest] * WORTH > tried[most]:
         quickest = most
@@ -91,18 +113,19 @@ def available_threads() -> int:
     return torch.get_num_threads()
 
 
-def seconds_of(model: GPT, precision: Precision, threads: int, rows: int) -> float:
-    """The median time of a forward and backward pass of a few rows; weights and draws stay as they are."""
-    context = min(model.shape.block_size, LONGEST_CONTEXT)
-    rows = max(1, min(rows, MOST_TOKENS // context))
+def seconds_of(model: GPT, precision: Precision, threads: int, work: Pass) -> float:
+    """The median time of a pass over a few rows; weights and draws stay as they are."""
+    context = min(work.context, LONGEST_CONTEXT)
+    rows = max(1, min(work.rows, MOST_TOKENS // context))
     tokens_BT = torch.zeros((rows, context), dtype=torch.int64)
-    seconds = []
+    seconds: list[float] = []
     with using_threads(threads), torch.random.fork_rng(devices=[]):
-        for _ in range(PASSES):
+        while len(seconds) < PASSES or sum(seconds) < LEAST_SECONDS:
             begin = time.perf_counter()
-            with precision.autocast():
+            with torch.set_grad_enabled(work.learns), precision.autocast():
                 loss = model(tokens_BT, tokens_BT)
-            loss.backward()
+            if work.learns:
+                loss.backward()
             seconds.append(time.perf_counter() - begin)
     model.zero_grad(set_to_none=True)
     return statistics.median(seconds)
