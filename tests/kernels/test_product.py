@@ -67,10 +67,12 @@ def test_the_gradient_of_a_weight(multiplying: Kernels, M: int, inputs: int, out
     torch.testing.assert_close(dw.double(), 2 * exact, rtol=1e-5, atol=2e-3)
 
 
-def test_bits_do_not_depend_on_the_number_of_threads(kernels: Kernels) -> None:
+def test_bits_do_not_depend_on_the_number_of_threads(multiplying: Kernels) -> None:
+    """With 16 and few tiles of outputs, inputs are split too."""
+    kernels = multiplying
     x, w, dy = draw(2100, 130), torch.randn(70, 130), draw(2100, 70, seed=1)
     before, results = torch.get_num_threads(), []
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 16):
         torch.set_num_threads(threads)
         dx, dw = torch.empty_like(x), torch.empty_like(w)
         kernels("linear_input", dy, w, dx, 2100, 130, 70, 70)

@@ -87,8 +87,8 @@ static void add_transposed(const task *of, block at, const bf16 *weights, uint32
             i64 begin = at.from + k > at.first ? (at.from + k - at.first) / 2 : 0;
             const uint32_t *panel = panels + d * pairs_of(of->T) + (at.first / 2 + begin) * WIDTH;
             target here = {to + (at.from + k) * of->D + d, of->D, ADDED};
-            tile(least(ROWS, all - k), packed_left(room, at.count, k, begin), panel, NULL, pairs - begin, here,
-                 least(WIDTH, of->D - d));
+            tile(least(ROWS, all - k), packed_left(room, at.count, k, begin), panel, NULL, pairs - begin,
+                 here, least(WIDTH, of->D - d));
         }
 }
 

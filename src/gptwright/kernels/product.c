@@ -152,34 +152,62 @@ void linear_input(const bf16 *dy, const float *w, bf16 *dx, i64 M, i64 I, i64 O,
     multiply(&of);
 }
 
+/* What all threads of a weight's gradient know. */
+typedef struct {
+    const bf16 *dy, *x;
+    float *dw;
+    i64 M, I, O, dy_row;
+    int added;
+} weight_task;
+
+/* Into how many parts its inputs are split, a divisor of the threads: the fewest with which each thread has
+ * two tiles of outputs. */
+static inline i64 parts_of(i64 tiles, i64 panels, i64 threads)
+{
+    i64 parts = 1;
+    for (i64 p = 1; p <= least(panels, threads) && tiles < 2 * threads / parts; p++)
+        if (threads % p == 0)
+            parts = p;
+    return parts;
+}
+
+/* This thread's share: some tiles of outputs, and of the inputs all or a part. */
+static void gather(const weight_task *of)
+{
+    i64 I = of->I, threads = omp_get_num_threads(), panels = multiple(I, WIDTH) / WIDTH;
+    i64 tiles = multiple(of->O, ROWS) / ROWS, parts = parts_of(tiles, panels, threads), all = threads / parts;
+    i64 me = omp_get_thread_num() / parts, part = omp_get_thread_num() % parts;
+    i64 begin = tiles * me / all * ROWS, end = least(tiles * (me + 1) / all * ROWS, of->O);
+    i64 first = panels * part / parts * WIDTH, last = least(panels * (part + 1) / parts * WIDTH, I);
+    i64 pairs_at_most = pairs_of(least(of->M, TOKENS));
+    uint32_t *left = own_room((size_t)(pairs_at_most * (TALL + INPUTS)) * sizeof(uint32_t));
+    uint32_t *right = left + pairs_at_most * TALL;
+    begin_tiles();
+    for (i64 m = 0; m < of->M; m += TOKENS)
+        for (i64 i = first; i < last; i += INPUTS) {
+            i64 terms = least(TOKENS, of->M - m), pairs = pairs_of(terms), inputs = least(INPUTS, last - i);
+            for (i64 n = 0; n < inputs; n += WIDTH)
+                pack_rows((source){of->x + m * I + i + n, I, 0}, right + n * pairs, WIDTH, terms,
+                          least(WIDTH, inputs - n));
+            for (i64 o = begin; o < end; o += TALL) {
+                i64 tall = least(TALL, end - o);
+                pack_left((source){of->dy + m * of->dy_row + o, of->dy_row, 0}, left, terms, tall);
+                for (i64 n = 0; n < inputs; n += WIDTH)
+                    for (i64 r = 0; r < tall; r += ROWS) {
+                        target to = {of->dw + (o + r) * I + i + n, I, of->added || m ? ADDED : PUT};
+                        tile(least(ROWS, tall - r), packed_left(left, terms, r, 0), right + n * pairs, NULL,
+                             pairs, to, least(WIDTH, inputs - n));
+                    }
+            }
+        }
+    end_tiles();
+}
+
 /* dw [O, I] = the transpose of dy [M, O] times x [M, I], or that added to it. */
 void linear_weight(const bf16 *dy, const bf16 *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
                    int threads)
 {
-    i64 tiles = multiple(O, ROWS) / ROWS, pairs_at_most = pairs_of(least(M, TOKENS));
+    weight_task of = {dy, x, dw, M, I, O, dy_row, added};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    {
-        i64 me = omp_get_thread_num(), all = omp_get_num_threads();
-        i64 begin = tiles * me / all * ROWS, end = least(tiles * (me + 1) / all * ROWS, O);
-        uint32_t *left = own_room((size_t)(pairs_at_most * (TALL + INPUTS)) * sizeof(uint32_t));
-        uint32_t *right = left + pairs_at_most * TALL;
-        begin_tiles();
-        for (i64 m = 0; m < M; m += TOKENS)
-            for (i64 i = 0; i < I; i += INPUTS) {
-                i64 terms = least(TOKENS, M - m), pairs = pairs_of(terms), inputs = least(INPUTS, I - i);
-                for (i64 n = 0; n < inputs; n += WIDTH)
-                    pack_rows((source){x + m * I + i + n, I, 0}, right + n * pairs, WIDTH, terms,
-                              least(WIDTH, inputs - n));
-                for (i64 o = begin; o < end; o += TALL) {
-                    i64 tall = least(TALL, end - o);
-                    pack_left((source){dy + m * dy_row + o, dy_row, 0}, left, terms, tall);
-                    for (i64 n = 0; n < inputs; n += WIDTH)
-                        for (i64 r = 0; r < tall; r += ROWS)
-                            tile(least(ROWS, tall - r), packed_left(left, terms, r, 0), right + n * pairs, NULL,
-                                 pairs, (target){dw + (o + r) * I + i + n, I, added || m ? ADDED : PUT},
-                                 least(WIDTH, inputs - n));
-                }
-            }
-        end_tiles();
-    }
+    gather(&of);
 }

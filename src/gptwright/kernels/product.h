@@ -152,7 +152,7 @@ static inline uint32_t pair_at(source from, i64 column, i64 term, i64 terms)
     return pair_of(at[place], at[other]) & kept;
 }
 
-/* A panel [pairs_of(terms), WIDTH] of columns that are the source's rows, in which the terms lie side by side. */
+/* A panel [pairs_of(terms), WIDTH] of columns that are the source's rows, in which terms lie side by side. */
 static inline void pack_columns(source from, uint32_t *panel, i64 terms, i64 columns)
 {
     fill(panel, WIDTH, terms);
@@ -173,7 +173,7 @@ static inline void pack_columns(source from, uint32_t *panel, i64 terms, i64 col
 
 #ifdef MATRIX_REGISTERS
 
-/* A left operand of bfloat16 whose rows are the source's columns, packed into [count, pairs_of(terms)]. */
+/* A left operand of bfloat16 whose rows are the source's columns, in rows [count, pairs_of(terms)]. */
 static inline void pack_left(source from, uint32_t *to, i64 terms, i64 count)
 {
     i64 pairs = pairs_of(terms);
@@ -203,7 +203,7 @@ static inline lefts packed_left(const uint32_t *at, i64 terms, i64 r, i64 p)
 
 #else
 
-/* A left operand of bfloat16 whose rows are the source's columns, packed into panels [pairs_of(terms), TALL]. */
+/* A left operand of bfloat16 whose rows are the source's columns, in panels [pairs_of(terms), TALL]. */
 static inline void pack_left(source from, uint32_t *to, i64 terms, i64 count)
 {
     for (i64 r = 0; r < count; r += TALL)

@@ -201,7 +201,8 @@ static inline __attribute__((always_inline)) void square_of(int tall, int across
 
 /* All columns of 16 * tall rows. */
 static inline __attribute__((always_inline)) void squares(int tall, lefts left, const uint32_t *panel,
-                                                          const float *bias, i64 pairs, target to, i64 columns)
+                                                          const float *bias, i64 pairs, target to,
+                                                          i64 columns)
 {
     i64 size = to.how == NARROWED ? sizeof(bf16) : sizeof(float);
     for (i64 c = 0; c < columns; c += 2 * LANES) {
