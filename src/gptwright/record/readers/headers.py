@@ -158,6 +158,11 @@ def fact(said: Said, line: int) -> Fact:
     return logged(name, said.value, line, unit=UNITS.get(name, ""))
 
 
+def line_of(known: Fact) -> int:
+    """The line that says a fact of the header."""
+    return int(known.source.removeprefix("log:"))
+
+
 def _pattern(name: str, unit: str | None) -> str:
     if unit is not None:
         return REAL

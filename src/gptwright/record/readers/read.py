@@ -248,7 +248,9 @@ def evidence_of(
     build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
     _plan(build, (train, evals))
     resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
-    segments = Segments(train, evals, build.process_starts, resumes)
+    segments = Segments(
+        train, evals, starts=build.process_starts, resumes=resumes, other_models=build.other_models
+    )
     if segments.runs > 1:
         build.hazards[SEVERAL_RUNS] = segments.runs
     return LogEvidence(
@@ -263,6 +265,7 @@ def evidence_of(
         evals=eval_lines(evals, segments.evals),
         events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
         last_run_segment=segments.last_run,
+        comments=tuple(build.comments),
     )
 
 

@@ -123,23 +123,33 @@ def eval_lines(rows: Rows, segment: Integers) -> EvalLines:
 class Segments:
     """Parts a log into the processes that wrote it.
 
-    A new one begins where a header or a resume stands between two rows, or where the step goes back.
+    A new one begins where a header or a resume stands between two rows, or where the step goes back. It is
+    another run if it starts again from the first step, or if its model is of another size.
 
     Args:
         train: training rows.
         evals: evaluations.
         starts: lines of headers.
         resumes: lines that say that a run goes on.
+        other_models: lines that say another size of the model.
 
     Attributes:
         train: the segment of each training row.
         evals: the segment of each evaluation.
-        runs: how many runs the log holds: a process that starts again from the first step is another run.
+        runs: how many runs the log holds.
         last_run: the segment with which the last run starts.
         unannounced: line, step before and step after of each resume that no line announces.
     """
 
-    def __init__(self, train: Rows, evals: Rows, starts: Sequence[int], resumes: Iterable[int]) -> None:
+    def __init__(
+        self,
+        train: Rows,
+        evals: Rows,
+        *,
+        starts: Sequence[int],
+        resumes: Iterable[int],
+        other_models: Sequence[int],
+    ) -> None:
         lines = np.concatenate([train.line, evals.line])
         order = np.argsort(lines, kind="stable")
         lines, steps = lines[order], np.concatenate([train["step"], evals["step"]])[order]
@@ -151,6 +161,7 @@ class Segments:
         segment[order] = number
         self.train, self.evals = segment[: len(train)], segment[len(train) :]
         again = begins & back & ~resumed & (steps[1:] <= max(1.0, steps[0] if len(steps) else 0.0))
+        again |= _between(lines, other_models)
         self.runs = 1 + int(again.sum())
         self.last_run = int(number[1:][again][-1]) if again.any() else 0
         unannounced = np.flatnonzero(begins & ~resumed & ~again)

@@ -1,0 +1,30 @@
+"""The last of several runs in one log: nobody asks about the ones before it, and no number is of two runs."""
+
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from gptwright.record.evidence import EvalLines, LogEvidence, TrainLines
+
+Table = TypeVar("Table", TrainLines, EvalLines)
+
+
+def last_run(log: LogEvidence | None) -> LogEvidence | None:
+    """A log without the rows and events of the runs before its last one; its segments count from 0."""
+    if log is None or not log.last_run_segment:
+        return log
+    first = log.last_run_segment
+    before = [int(line) for table in (log.train, log.evals) for line in table.line[table.segment < first]]
+    return replace(
+        log,
+        train=_from(log.train, first),
+        evals=_from(log.evals, first),
+        events=tuple(event for event in log.events if event.line > max(before)),
+        last_run_segment=0,
+    )
+
+
+def _from(table: Table, first: int) -> Table:
+    """The rows from a segment on."""
+    kept = table.segment >= first
+    columns = {column.name: getattr(table, column.name)[kept] for column in fields(table)}
+    return type(table)(**columns | {"segment": columns["segment"] - first})
