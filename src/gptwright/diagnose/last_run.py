@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from gptwright.record.evidence import EvalLines, LogEvidence, TrainLines
+from gptwright.record.evidence import FATAL, EvalLines, LogEvidence, TrainLines
 
 Table = TypeVar("Table", TrainLines, EvalLines)
 
@@ -13,12 +13,16 @@ def last_run(log: LogEvidence | None) -> LogEvidence | None:
     if log is None or not log.last_run_segment:
         return log
     first = log.last_run_segment
-    before = [int(line) for table in (log.train, log.evals) for line in table.line[table.segment < first]]
+    before = max(int(line) for table in (log.train, log.evals) for line in table.line[table.segment < first])
+    train, evals = _from(log.train, first), _from(log.evals, first)
+    begin = min(int(line) for table in (train, evals) for line in table.line[:1])
     return replace(
         log,
-        train=_from(log.train, first),
-        evals=_from(log.evals, first),
-        events=tuple(event for event in log.events if event.line > max(before)),
+        train=train,
+        evals=evals,
+        events=tuple(
+            event for event in log.events if event.line > (begin if event.kind in FATAL else before)
+        ),
         last_run_segment=0,
     )
 

@@ -152,6 +152,10 @@ class EventKind(StrEnum):
     GUARD = "guard"
 
 
+# What ends a process: the one that goes on behind it is another.
+FATAL = frozenset((EventKind.OUT_OF_MEMORY, EventKind.ERROR))
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line that is no number of a step.

@@ -27,6 +27,8 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "parameters": "parameters",
         "parameters_total": "parameters",
         "parameters_rounding": "parameters",
+        "trained_parameters": "parameters",
+        "frozen_parameters": "parameters",
         "decayed_parameters": "parameters",
         "not_decayed_parameters": "parameters",
         "tokens_per_step": "tokens",
@@ -45,6 +47,8 @@ COUNTS = frozenset(
     {
         "parameters",
         "parameters_total",
+        "trained_parameters",
+        "frozen_parameters",
         "decayed_parameters",
         "not_decayed_parameters",
         "tokens_per_step",
