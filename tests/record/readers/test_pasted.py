@@ -113,3 +113,25 @@ def test_a_comment_on_other_settings_is_none(advice: str) -> None:
     own = CONFIG.replace("~125M", "~40M")
     log = read(f"{own}{SIZE}{LINES}\n{advice}")
     assert [comment.text for comment in log.comments] == ["~40M parameters, fits 12 GB"]
+
+
+@pytest.mark.parametrize(
+    ("place", "dataset"),
+    [
+        ("data/shakespeare_char/meta.pkl", "shakespeare_char"),
+        ("/home/me/nanoGPT/data/mine/meta.pkl", "mine"),
+        ("data\\shakespeare_char\\meta.pkl", "shakespeare_char"),
+    ],
+)
+def test_the_folder_of_the_vocabulary_names_the_data(place: str, dataset: str) -> None:
+    log = read(f"found vocab_size = 65 (inside {place})\n{LINES}")
+    assert log.header["vocab_size"].value == 65
+    assert log.header["dataset"].value == dataset
+
+
+def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:
+    assert read(f"GPU: NVIDIA GeForce RTX 4060 Laptop GPU\n{LINES}").header["device"].value == (
+        "NVIDIA GeForce RTX 4060 Laptop GPU"
+    )
+    assert read(f"Device: Tesla T4, dtype bfloat16\n{LINES}").header["device"].value == "Tesla T4"
+    assert "device" not in read(f"device: cuda\nGPU: which one do I need?\n{LINES}").header

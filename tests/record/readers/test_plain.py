@@ -352,3 +352,13 @@ def test_a_loss_in_an_object_has_the_name_of_that_object(parts: tuple[str, str])
 def test_an_adapter_is_not_the_model(header: str, total: int) -> None:
     log = read(header + "\n" + "".join(f"step {n} loss {3 - n / 100}\n" for n in (10, 20, 30)))
     assert log.header["parameters_total"].value == total
+
+
+def test_a_bar_with_a_loss_names_that_of_validation_without_the_word() -> None:
+    bar = "Training: {p}%|###   | {s}/5000 [20:00<20:00,  2.08it/s, loss=1.45, {val}]\n"
+    steps = ((50, 2500), (60, 3000), (70, 3500))
+    log = read("".join(bar.format(p=p, s=s, val="val=1.62") for p, s in steps))
+    np.testing.assert_array_equal(log.train.loss, [1.45] * 3)
+    np.testing.assert_array_equal(log.evals.val_loss, [1.62] * 3)
+    for other in ("val_acc=0.62", "val=62", "val=0.62%", "val=0.62 acc"):
+        assert not len(read("".join(bar.format(p=p, s=s, val=other) for p, s in steps)).evals)

@@ -77,6 +77,7 @@ OPTIMIZER = (
     Header(r"num non-decayed parameter tensors: \d+, with {not_decayed_parameters} parameters"),
     Header(r"using fused AdamW: {fused}"),
 )
+MAKES = "NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple"
 HEADERS = (
     Header(r"tokens per iteration will be: {tokens_per_step}"),
     Header(
@@ -87,6 +88,9 @@ HEADERS = (
     *OPTIMIZER,
     Header(r"compiling the model", means={"compile": True}),
     Header(r"found vocab_size = {vocab_size} \(inside"),
+    Header(r"found vocab_size = \d+ \(inside (?:[^()\n]{0,200}[/\\])?{dataset}[/\\]meta\.pkl"),
+    # forks, and who pastes a log
+    Header(rf"(?:[Dd]evice|GPU)(?: name)?: *(?={MAKES}){{device}}(?:,|$)"),
     Header(r"defaulting to vocab_size of GPT-2 to {vocab_size} \("),
     Header(r"vocab_size not found in .{1,300}, using GPT-2 default of {vocab_size}"),
     Header(r"forcing vocab_size={vocab_size}, block_size={block_size}, bias=True"),

@@ -55,6 +55,11 @@ BOTH = re.compile(
 TRAIN_ALONE = re.compile(
     rf"(?<![a-z/_])train(?:ing)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])", re.IGNORECASE
 )
+# A bar with a loss of training has that of validation beside it without the word: `loss=1.45, val=1.62`.
+VAL_ALONE = re.compile(
+    rf"(?<![a-z/_])val(?:id(?:ation)?)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])",
+    re.IGNORECASE,
+)
 RATE = re.compile(
     rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}((?!\d{{1,12}},\d){POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE
 )
@@ -236,6 +241,9 @@ def _losses(text: str, said: Printed) -> None:
     alone = None if said.has_loss or said.has_val_loss else TRAIN_ALONE.search(text)
     if alone is not None and (STEP.search(text) or COUNTED.search(text)):
         said.loss, said.has_loss = float(alone[1]), True
+    beside = VAL_ALONE.search(text) if said.has_loss and not said.has_val_loss else None
+    if beside is not None and not powers.has_val_loss:
+        said.val_loss, said.has_val_loss = float(beside[1]), True
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
