@@ -142,13 +142,14 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
 
 def _credit(both: SideBySide) -> str:
     """What the difference may be credited to, as far as the settings are known."""
+    named = zip("ab", both.runs, strict=True)
+    unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
     if both.changed:
         thing = both.changed[0]
         fields = fields_of(thing, *both.runs)
         told = f" ({', '.join(fields)})" if fields and thing.replace(" ", "_") not in fields else ""
-        return f"only {thing} was changed{told}"
-    named = zip("ab", both.runs, strict=True)
-    unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
+        as_told = f", as far as the records of {' and '.join(unknown)} tell" if unknown else ""
+        return f"only {thing} was changed{told}{as_told}"
     if unknown:
         return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
     idle = ", ".join(idle_changes(*both.runs))
