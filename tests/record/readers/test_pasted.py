@@ -116,17 +116,17 @@ def test_a_comment_on_other_settings_is_none(advice: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "dataset"),
+    ("place", "folder"),
     [
         ("data/shakespeare_char/meta.pkl", "shakespeare_char"),
         ("/home/me/nanoGPT/data/mine/meta.pkl", "mine"),
         ("data\\shakespeare_char\\meta.pkl", "shakespeare_char"),
     ],
 )
-def test_the_folder_of_the_vocabulary_names_the_data(place: str, dataset: str) -> None:
+def test_the_folder_of_the_vocabulary_is_read(place: str, folder: str) -> None:
     log = read(f"found vocab_size = 65 (inside {place})\n{LINES}")
     assert log.header["vocab_size"].value == 65
-    assert log.header["dataset"].value == dataset
+    assert log.header["data_folder"].value == folder
 
 
 def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:

@@ -328,10 +328,12 @@ def test_numbers_behind_a_counters_comma_are_not_its_thousands() -> None:
 
 
 @pytest.mark.parametrize("parts", [("train", "val"), ("val", "train")])
-def test_a_loss_in_an_object_has_the_name_of_that_object(parts: tuple[str, str]) -> None:
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_loss_in_an_object_has_the_name_of_that_object(parts: tuple[str, str], quote: str) -> None:
     losses = {"train": 4.52, "val": 4.61}
     objects = ", ".join(f'"{part}": {{"loss": {losses[part]}}}' for part in parts)
     lines = [f'{{"step": {step}, {objects}, "lr": 0.0003}}' for step in (100, 200, 300)]
+    lines = [line.replace('"', quote) for line in lines]
     # Of a line that is cut nothing says whose the loss is.
     log = read("\n".join([*lines, lines[0][:-20]]) + "\n")
     np.testing.assert_array_equal(log.train.loss, [4.52] * 3)
@@ -362,3 +364,12 @@ def test_a_bar_with_a_loss_names_that_of_validation_without_the_word() -> None:
     np.testing.assert_array_equal(log.evals.val_loss, [1.62] * 3)
     for other in ("val_acc=0.62", "val=62", "val=0.62%", "val=0.62 acc"):
         assert not len(read("".join(bar.format(p=p, s=s, val=other) for p, s in steps)).evals)
+
+
+@pytest.mark.parametrize(
+    "steps", [("1k", "2k", "3k"), ("1_000", "2_000", "3_000"), ("1,000", "2,000", "3,000")]
+)
+def test_a_counter_in_thousands(steps: tuple[str, ...]) -> None:
+    log = read("".join(f"step {step}/10k: loss 4.21 val_loss 4.30\n" for step in steps))
+    np.testing.assert_array_equal(log.train.step, [1000, 2000, 3000])
+    assert log.header["planned_steps"].value == 10_000

@@ -88,7 +88,7 @@ HEADERS = (
     *OPTIMIZER,
     Header(r"compiling the model", means={"compile": True}),
     Header(r"found vocab_size = {vocab_size} \(inside"),
-    Header(r"found vocab_size = \d+ \(inside (?:[^()\n]{0,200}[/\\])?{dataset}[/\\]meta\.pkl"),
+    Header(r"found vocab_size = \d+ \(inside (?:[^()\n]{0,200}[/\\])?{data_folder}[/\\]meta\.pkl"),
     # forks, and who pastes a log
     Header(rf"(?:[Dd]evice|GPU)(?: name)?: *(?={MAKES}){{device}}(?:,|$)"),
     Header(r"defaulting to vocab_size of GPT-2 to {vocab_size} \("),

@@ -15,7 +15,7 @@ from gptwright.record.readers.fields import LOSS, POSITIVE
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
 # A whole number in front of a comma and digits is the beginning of another one.
 VALUE = rf"(?:\d{{1,3}}(?:,\d{{3}})+\.\d{{1,20}}|(?!\d{{1,12}},\d){LOSS})"
-NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,12})"
+NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])|\d{1,9}k(?![a-z])|\d{1,12})"
 WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 STEP = re.compile(
     r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
@@ -213,9 +213,15 @@ def printed(text: str) -> Printed:
         said.step_of_bar = step is not None
     if step is not None:
         done, of = [*filter(None, step.groups()), None][:2]
-        said.step = float((done or "0").replace(",", ""))
-        said.of = float(of.replace(",", "")) if of else math.nan
+        said.step = _count(done or "0")
+        said.of = _count(of) if of else math.nan
     return said
+
+
+def _count(text: str) -> float:
+    """A counter: `1,000`, `1_000`, `1k`."""
+    digits = text.replace(",", "").replace("_", "")
+    return 1e3 * float(digits[:-1]) if digits[-1] in "kK" else float(digits)
 
 
 def _losses(text: str, said: Printed) -> None:
