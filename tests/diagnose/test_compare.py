@@ -361,3 +361,27 @@ def test_no_loss_is_made_up_between_the_start_and_the_first_evaluation(tmp_path:
     longer = log_of(tmp_path / "a.txt", "10.65", "768", {0: 4.17, 1000: 2.03, 8000: 1.8})
     points = compared(longer, b).at_equal_tokens
     assert [point.at for point in points] == [250 * 16_384, 8000 * 768]
+
+
+def dicts(path: Path, *losses: float) -> Path:
+    """What Hugging Face's Trainer prints: epochs, and no steps."""
+    lines = [
+        f"{{'loss': {loss}, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.{n}}}\n"
+        f"{{'eval_loss': {loss}, 'eval_runtime': 3.2, 'epoch': 0.{n}}}\n"
+        for n, loss in enumerate(losses, 1)
+    ]
+    path.write_text("".join(lines))
+    return path
+
+
+def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
+    a = dicts(tmp_path / "a.txt", 2.95, 2.9, 2.85)
+    found = compared(a, dicts(tmp_path / "b.txt", 2.6, 2.5, 2.45))
+    assert found.verdict is Verdict.B_BETTER
+    assert "nats after training line 3 of the log;" in message(found)
+    assert "the log of a says no steps: compared by the order of its lines" in found.reasons
+    stepped = log_of(tmp_path / "c.txt", "10.65", "768", FALLING)
+    other = compared(a, stepped)
+    assert other.verdict is Verdict.NOT_COMPARABLE
+    assert other.reasons == ("a counts lines and b counts steps, which nothing ties together",)
+    assert "trainer_state.json" in other.findings[0].actions[0].text

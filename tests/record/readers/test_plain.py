@@ -373,3 +373,9 @@ def test_a_counter_in_thousands(steps: tuple[str, ...]) -> None:
     log = read("".join(f"step {step}/10k: loss 4.21 val_loss 4.30\n" for step in steps))
     np.testing.assert_array_equal(log.train.step, [1000, 2000, 3000])
     assert log.header["planned_steps"].value == 10_000
+
+
+@pytest.mark.parametrize("odd", ["{'a', {'b'}}", "{'a', ({},)}", '{"a": {', "{'loss', 'val'} {}", "{''{"])
+def test_an_object_that_is_none_is_no_line(odd: str) -> None:
+    log = read("".join(f"step {n} loss 3.{n}\n" for n in (10, 20, 30)) + f"step 40 loss 2.0 {odd}\n")
+    np.testing.assert_array_equal(log.train.step, [10, 20, 30])

@@ -20,7 +20,9 @@ def flat(text: str) -> str:
     parse = json.loads if text[begin + 1] == '"' else ast.literal_eval
     try:
         document = parse(text[begin:])
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    if not isinstance(document, dict):
         return ""
     return text[:begin] + ", ".join(f"{path}: {value}" for path, value in _leaves(document, ""))
 
