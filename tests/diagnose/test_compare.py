@@ -322,3 +322,66 @@ def test_a_path_to_the_same_corpus_is_no_difference(tmp_path: Path) -> None:
 def test_which_part_of_a_thing_was_changed(tmp_path: Path) -> None:
     found = compared(run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3, min_lr=0.0))
     assert "only learning rate was changed (min_lr)" in found.findings[0].message
+
+
+def log_of(path: Path, parameters: str, tokens: str, losses: dict[int, float]) -> Path:
+    lines = [f"step {step}: train loss {loss:.4f}, val loss {loss:.4f}\n" for step, loss in losses.items()]
+    head = f"tokens per iteration will be: {tokens}\nnumber of parameters: {parameters}M\n"
+    path.write_text(head + "".join(lines))
+    return path
+
+
+FALLING = {0: 4.28, 250: 2.08, 500: 1.72, 1000: 1.52, 2000: 1.48}
+
+
+def test_a_printed_size_that_differs_is_a_change(tmp_path: Path) -> None:
+    a = log_of(tmp_path / "a.txt", "10.65", "16,384", FALLING)
+    b = log_of(tmp_path / "b.txt", "0.80", "16,384", {step: loss + 0.4 for step, loss in FALLING.items()})
+    found = compared(a, b)
+    assert [(each.field, each.a, each.b) for each in found.differences] == [
+        ("parameters", 10_650_000, 800_000)
+    ]
+    assert found.verdict is Verdict.A_BETTER
+    # What else was changed, two logs without settings do not say.
+    assert "only model size was changed (parameters), as far as the records of a and b tell" in message(found)
+    other = compared(a, log_of(tmp_path / "b.txt", "0.80", "8,192", dict.fromkeys(FALLING, 1.9)))
+    assert other.verdict is Verdict.CONFOUNDED
+    # 10.65M and 10.7M are one size, rounded.
+    rounded = compared(a, log_of(tmp_path / "b.txt", "10.7", "16,384", FALLING))
+    assert not rounded.differences
+
+
+def test_no_loss_is_made_up_between_the_start_and_the_first_evaluation(tmp_path: Path) -> None:
+    a = log_of(tmp_path / "a.txt", "10.65", "768", {0: 4.17, 1000: 2.03, 2000: 1.89})
+    b = log_of(tmp_path / "b.txt", "10.65", "16,384", FALLING)
+    # a ends at 1.5M tokens, and the first evaluation of b is at 4.1M.
+    found = compared(a, b)
+    assert found.verdict is Verdict.NOT_COMPARABLE
+    assert not found.at_equal_tokens
+    longer = log_of(tmp_path / "a.txt", "10.65", "768", {0: 4.17, 1000: 2.03, 8000: 1.8})
+    points = compared(longer, b).at_equal_tokens
+    assert [point.at for point in points] == [250 * 16_384, 8000 * 768]
+
+
+def dicts(path: Path, *losses: float) -> Path:
+    """What Hugging Face's Trainer prints: epochs, and no steps."""
+    lines = [
+        f"{{'loss': {loss}, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.{n}}}\n"
+        f"{{'eval_loss': {loss}, 'eval_runtime': 3.2, 'epoch': 0.{n}}}\n"
+        for n, loss in enumerate(losses, 1)
+    ]
+    path.write_text("".join(lines))
+    return path
+
+
+def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
+    a = dicts(tmp_path / "a.txt", 2.95, 2.9, 2.85)
+    found = compared(a, dicts(tmp_path / "b.txt", 2.6, 2.5, 2.45))
+    assert found.verdict is Verdict.B_BETTER
+    assert "nats after training line 3 of the log;" in message(found)
+    assert "the log of a says no steps: compared by the order of its lines" in found.reasons
+    stepped = log_of(tmp_path / "c.txt", "10.65", "768", FALLING)
+    other = compared(a, stepped)
+    assert other.verdict is Verdict.NOT_COMPARABLE
+    assert other.reasons == ("a counts lines and b counts steps, which nothing ties together",)
+    assert "trainer_state.json" in other.findings[0].actions[0].text

@@ -73,3 +73,15 @@ def test_other_data_has_no_known_size(tmp_path: Path, dataset: str, header: str)
 def test_the_printed_size_tells_a_usual_vocabulary(tmp_path: Path, header: str, rows: int | None) -> None:
     read = reading(tmp_path / "run", dataset="my_novel", header=header)
     assert (read.vocab_size.value if read.vocab_size is not None else None) == rows
+
+
+def test_the_folder_of_the_vocabulary_names_the_data_where_nothing_else_does(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    header = "found vocab_size = 65 (inside data/shakespeare_char/meta.pkl)\nnumber of parameters: 10.65M"
+    log.write_text(LOG.format(header=header, first="4.2800"))
+    read = read_run(open_run(str(log)))
+    assert read.progress.epochs is not None
+    assert read.progress.epochs.number == pytest.approx(81.6, rel=1e-3)
+    stated = read_run(open_run(str(log), {"dataset": "my_novel"}))
+    assert stated.settings.word("dataset") == "my_novel"
+    assert stated.progress.epochs is None

@@ -134,14 +134,15 @@ class Claim:
 
     def fact(self) -> Fact:
         """The claim as evidence."""
-        field = self.comment.field or f"comment in line {self.comment.line}"
+        comment = self.comment
+        field = comment.field or f"comment in line {comment.line}"
         return Fact(
             name="claim",
-            value=self.comment.text.strip(),
+            value=comment.text.strip(),
             text=self.written,
-            origin=Origin.CONFIGURED,
-            reason=f"comment in line {self.comment.line} of the config",
-            source=f"config:{field}",
+            origin=Origin.LOGGED if comment.in_log else Origin.CONFIGURED,
+            reason=f"comment in line {comment.line} of the {'log' if comment.in_log else 'config'}",
+            source=f"log:{comment.line}" if comment.in_log else f"config:{field}",
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
 
+from gptwright.diagnose.last_run import last_run
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
@@ -49,7 +50,7 @@ class Reading:
     """Everything known about a run.
 
     Attributes:
-        evidence: what was handed over.
+        evidence: what was handed over; of a log that holds several runs, the last one.
         settings: what it was set to.
         machine: where it ran.
         sizes: its model.
@@ -129,6 +130,7 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
         evidence: log, config and stated facts.
         seconds_per_step: what a plan expects of a run that has no log yet.
     """
+    evidence = replace(evidence, log=last_run(evidence.log))
     settings = Settings.of(evidence)
     machine = machine_of(
         settings, measured_here=evidence.log is not None and evidence.log.format.measures_peak

@@ -6,7 +6,7 @@ no value.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.shape import ModelShape
@@ -86,6 +86,10 @@ class Settings:
         log = evidence.log
         logged = {**log.settings, **log.header} if log else {}
         given = dict(evidence.config.settings) if evidence.config else {}
+        folder = logged.get("data_folder")
+        # A folder may be called anything, so its name counts where nothing else names the corpus.
+        if folder is not None and not any("dataset" in said for said in (logged, given, evidence.stated)):
+            logged["dataset"] = replace(folder, name="dataset")
         defaults = {}
         # A config file, or an echo of its values, says that what it leaves out has the trainer's default.
         if log and (evidence.config or log.settings.keys() & {"batch_size", "n_layer", "max_iters"}):

@@ -152,6 +152,10 @@ class EventKind(StrEnum):
     GUARD = "guard"
 
 
+# What ends a process: the one that goes on behind it is another.
+FATAL = frozenset((EventKind.OUT_OF_MEMORY, EventKind.ERROR))
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line that is no number of a step.
@@ -186,6 +190,7 @@ class LogEvidence:
         evals: evaluations.
         events: everything else.
         last_run_segment: the segment with which the last run of the file starts; 0 where there is one run.
+        comments: comments beside the settings that it echoes, or that were pasted with it.
     """
 
     format: LogFormat
@@ -199,15 +204,24 @@ class LogEvidence:
     evals: EvalLines
     events: tuple[Event, ...]
     last_run_segment: int = 0
+    comments: tuple[Comment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment in a config file, with its line (from 1); `field` is the setting on the same line, if any."""
+    """A comment beside settings.
+
+    Attributes:
+        text: without its sign.
+        line: of the file, from 1.
+        field: the setting on the same line, if any.
+        in_log: the file is a log, not a config.
+    """
 
     text: str
     line: int
     field: str | None
+    in_log: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

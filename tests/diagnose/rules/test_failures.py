@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.diagnose.engine import diagnose
+from gptwright.diagnose.judging import Diagnosis
+from gptwright.diagnose.reading import read_run
 from gptwright.findings import Finding
+from gptwright.record.evidence import RunEvidence
+from gptwright.record.readers import read_log
 from tests.diagnose.rules.nanogpt_run import WEB, found, web_loss, write_run
 
 SMALL = (
@@ -124,3 +129,32 @@ def nanochat(flops: float) -> str:
         for n in range(400)
     ]
     return "\n".join([*head, *lines]) + "\n"
+
+
+def of_log(text: str) -> Diagnosis:
+    log = read_log(None, data=text.encode())
+    return diagnose(read_run(RunEvidence(path="-", log=log, config=None, stated={})))
+
+
+@pytest.mark.parametrize("evaluated", ["nan", "4.2874"])
+def test_a_loss_that_was_never_a_number_is_not_the_rates_fault(evaluated: str) -> None:
+    bad = (
+        f"step 0: train loss {evaluated}, val loss {evaluated}\niter 0: loss nan, time 100.00ms, mfu 1.00%\n"
+    )
+    (broken,) = [finding for finding in of_log(bad).findings if finding.id == "non-finite-loss"]
+    assert "so the learning rate is not the cause" in broken.message
+    assert not any("rate" in cause.text for cause in broken.causes)
+    assert not any("rate" in action.text for action in broken.actions)
+
+
+def test_a_loss_that_was_lost_later_may_be_the_rates_fault() -> None:
+    lines = [f"iter {10 * n}: loss {loss}, time 100.00ms, mfu 1.00%\n" for n, loss in enumerate((4.2, "nan"))]
+    (broken,) = [finding for finding in of_log("".join(lines)).findings if finding.id == "non-finite-loss"]
+    assert "is not the cause" not in broken.message
+    assert any("rate" in action.text for action in broken.actions)
+
+
+def test_an_evaluation_without_a_number_is_one() -> None:
+    bad = "iter 0: loss 4.2, time 100.00ms, mfu 1.00%\nstep 100: train loss nan, val loss nan\n"
+    (question,) = [each for each in of_log(bad).unknown if each.question == "Does it generalize?"]
+    assert question.missing == "a validation loss that is a number: the log has none"

@@ -69,3 +69,21 @@ def test_llms_from_scratch() -> None:
 def test_hugging_face_counts_the_passes() -> None:
     log = read("".join(f"{{'loss': 4.{9 - n}, 'learning_rate': 5e-05, 'epoch': {n}.5}}\n" for n in range(4)))
     assert log.header["epochs"].value == 3.5
+
+
+def test_trained_parameters_are_those_of_an_adapter_where_others_are_frozen() -> None:
+    peft = "trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.06\n"
+    trained = "  Number of trainable parameters = 4,194,304\n"
+    dicts = "".join(
+        f"{{'loss': {2 - n / 10}, 'learning_rate': 0.0003, 'epoch': 0.0{n}}}\n" for n in (2, 5, 7)
+    )
+    assert read(peft + trained + dicts).header["parameters_total"].value == 6_742_609_920
+    assert read(trained + dicts).header["parameters_total"].value == 4_194_304
+    litgpt = (
+        "Number of trainable parameters: 1,126,400\n"
+        "Number of non-trainable parameters: {frozen}\n"
+        "Epoch 1 | iter 1 step 0 | loss train: 2.321, val: n/a | iter time: 512.12 ms\n"
+        "Epoch 1 | iter 2 step 1 | loss train: 2.221, val: n/a | iter time: 212.12 ms (step)\n"
+    )
+    assert read(litgpt.format(frozen="1,100,048,384")).header["parameters_total"].value == 1_101_174_784
+    assert read(litgpt.format(frozen="0")).header["parameters_total"].value == 1_126_400

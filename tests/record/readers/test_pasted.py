@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import read_run
-from gptwright.record.evidence import LogEvidence
+from gptwright.record.evidence import LogEvidence, RunEvidence
 from gptwright.record.open_run import open_run
 from gptwright.record.readers import read_log
 
@@ -76,3 +77,61 @@ def test_what_follows_from_them(tmp_path: Path) -> None:
     # 48.0 of 58.3 TFLOP/s.
     assert reading.mfu.number == pytest.approx(0.823, abs=0.002)
     assert reading.progress.planned_steps is None
+
+
+CONFIG = "n_layer = 12\nn_head = 6\nn_embd = 384  # ~125M parameters, fits 12 GB\nbatch_size = 16\n"
+SIZE = "number of parameters: 40.56M\n"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"My config:\n{CONFIG}{SIZE}{LINES}",
+        f"Overriding config with config/train.py:\n# ~125M parameters\n{CONFIG}\n{SIZE}{LINES}",
+        f"{SIZE}{LINES}\n# the ~125M model\nn_layer = 12\nn_embd = 384\n",
+        f"{SIZE}{LINES}\nn_layer = 12\n# ~125M parameters\nn_embd = 384\n",
+    ],
+)
+def test_a_comment_beside_settings_is_a_claim(message: str) -> None:
+    evidence = RunEvidence(path="-", log=read(message), config=None, stated={})
+    (found,) = [f for f in diagnose(read_run(evidence)).findings if f.id == "size-label-mismatch"]
+    assert found.message == "The log says 125M; its values make a model of 40.56M parameters."
+    claim = found.evidence[0]
+    assert claim.text == "125M"
+    assert "125M" in message.split("\n")[int(claim.source.removeprefix("log:")) - 1]
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "Try this:\nn_layer = 12\nn_embd = 768  # ~125M parameters\n",
+        "Try this:\n# ~125M parameters\nn_layer = 12\nn_head = 12  # the 125M model\nn_embd = 768\n",
+        "# A ~125M model, how?\nThat would be nice.\n",
+    ],
+)
+def test_a_comment_on_other_settings_is_none(advice: str) -> None:
+    own = CONFIG.replace("~125M", "~40M")
+    log = read(f"{own}{SIZE}{LINES}\n{advice}")
+    assert [comment.text for comment in log.comments] == ["~40M parameters, fits 12 GB"]
+
+
+@pytest.mark.parametrize(
+    ("place", "folder"),
+    [
+        ("data/shakespeare_char/meta.pkl", "shakespeare_char"),
+        ("/home/me/nanoGPT/data/mine/meta.pkl", "mine"),
+        ("data\\shakespeare_char\\meta.pkl", "shakespeare_char"),
+    ],
+)
+def test_the_folder_of_the_vocabulary_is_read(place: str, folder: str) -> None:
+    log = read(f"found vocab_size = 65 (inside {place})\n{LINES}")
+    assert log.header["vocab_size"].value == 65
+    assert log.header["data_folder"].value == folder
+
+
+def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:
+    assert read(f"GPU: NVIDIA GeForce RTX 4060 Laptop GPU\n{LINES}").header["device"].value == (
+        "NVIDIA GeForce RTX 4060 Laptop GPU"
+    )
+    assert read(f"Device: Tesla T4, dtype bfloat16\n{LINES}").header["device"].value == "Tesla T4"
+    assert "device" not in read(f"device: cuda\nGPU: which one do I need?\n{LINES}").header

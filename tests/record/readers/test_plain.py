@@ -325,3 +325,57 @@ def test_a_counter_with_thousands(line: str) -> None:
 def test_numbers_behind_a_counters_comma_are_not_its_thousands() -> None:
     log = read("".join(f"Epoch 1, Step {s}, 300 batches, Loss: 4.20\n" for s in (100, 200, 300, 400)))
     np.testing.assert_array_equal(log.train.step, [100, 200, 300, 400])
+
+
+@pytest.mark.parametrize("parts", [("train", "val"), ("val", "train")])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_loss_in_an_object_has_the_name_of_that_object(parts: tuple[str, str], quote: str) -> None:
+    losses = {"train": 4.52, "val": 4.61}
+    objects = ", ".join(f'"{part}": {{"loss": {losses[part]}}}' for part in parts)
+    lines = [f'{{"step": {step}, {objects}, "lr": 0.0003}}' for step in (100, 200, 300)]
+    lines = [line.replace('"', quote) for line in lines]
+    # Of a line that is cut nothing says whose the loss is.
+    log = read("\n".join([*lines, lines[0][:-20]]) + "\n")
+    np.testing.assert_array_equal(log.train.loss, [4.52] * 3)
+    np.testing.assert_array_equal(log.evals.val_loss, [4.61] * 3)
+    np.testing.assert_array_equal(log.train.learning_rate, [0.0003] * 3)
+
+
+@pytest.mark.parametrize(
+    ("header", "total"),
+    [
+        ("trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.06", 6_742_609_920),
+        ("Trainable parameters = 41,943,040/8,030,261,248 (0.52% trained)", 8_030_261_248),
+        ("4.2 M     Trainable params\n6.7 B     Non-trainable params\n6.7 B     Total params", 6_700_000_000),
+        ("124 M     Trainable params\n0         Non-trainable params", 124_000_000),
+        ("Trainable parameters: 29,940,000", 29_940_000),
+    ],
+)
+def test_an_adapter_is_not_the_model(header: str, total: int) -> None:
+    log = read(header + "\n" + "".join(f"step {n} loss {3 - n / 100}\n" for n in (10, 20, 30)))
+    assert log.header["parameters_total"].value == total
+
+
+def test_a_bar_with_a_loss_names_that_of_validation_without_the_word() -> None:
+    bar = "Training: {p}%|###   | {s}/5000 [20:00<20:00,  2.08it/s, loss=1.45, {val}]\n"
+    steps = ((50, 2500), (60, 3000), (70, 3500))
+    log = read("".join(bar.format(p=p, s=s, val="val=1.62") for p, s in steps))
+    np.testing.assert_array_equal(log.train.loss, [1.45] * 3)
+    np.testing.assert_array_equal(log.evals.val_loss, [1.62] * 3)
+    for other in ("val_acc=0.62", "val=62", "val=0.62%", "val=0.62 acc"):
+        assert not len(read("".join(bar.format(p=p, s=s, val=other) for p, s in steps)).evals)
+
+
+@pytest.mark.parametrize(
+    "steps", [("1k", "2k", "3k"), ("1_000", "2_000", "3_000"), ("1,000", "2,000", "3,000")]
+)
+def test_a_counter_in_thousands(steps: tuple[str, ...]) -> None:
+    log = read("".join(f"step {step}/10k: loss 4.21 val_loss 4.30\n" for step in steps))
+    np.testing.assert_array_equal(log.train.step, [1000, 2000, 3000])
+    assert log.header["planned_steps"].value == 10_000
+
+
+@pytest.mark.parametrize("odd", ["{'a', {'b'}}", "{'a', ({},)}", '{"a": {', "{'loss', 'val'} {}", "{''{"])
+def test_an_object_that_is_none_is_no_line(odd: str) -> None:
+    log = read("".join(f"step {n} loss 3.{n}\n" for n in (10, 20, 30)) + f"step 40 loss 2.0 {odd}\n")
+    np.testing.assert_array_equal(log.train.step, [10, 20, 30])

@@ -16,9 +16,13 @@ from gptwright.facts import Value
 # Sizes of one corpus as different people round them.
 SAME_TEXT = 0.05
 
+# Sizes of one model as trainers round and count them.
+SAME_SIZE = 0.02
+
 # A run's first line is a little below its highest rate where the rate decays from the start.
 SAME_PEAK = 0.05
 
+SIZE = "model size"
 # Settings that change together count as one thing; another cut of the same step changes nothing.
 THINGS: dict[str, tuple[str, ...]] = {
     "depth": ("n_layer",),
@@ -43,7 +47,11 @@ THINGS: dict[str, tuple[str, ...]] = {
     "start": ("init_from",),
     "training text": ("train_tokens",),
     "trainer": ("trainer",),
+    # Of runs whose logs print their size and not their shape.
+    SIZE: ("parameters",),
 }
+# What tells a model's size, where it is known.
+SHAPE = frozenset(("depth", "width", "architecture", "arch"))
 # The first field of these brings the others with it; without it each of them is a thing of its own.
 LED = ("optimizer", "architecture")
 # Listed as differences, but they do not move the loss at equal tokens beyond floating-point noise.
@@ -67,6 +75,8 @@ def setting(reading: Reading, field: str) -> Value:
         return reading.log.format.name if reading.log is not None else None
     if field == "tokens_per_step":
         return reading.speed.tokens_per_step.value if reading.speed.tokens_per_step is not None else None
+    if field == "parameters":
+        return reading.sizes.parameters.value if reading.sizes.parameters is not None else None
     if field == "device":
         named = reading.machine.name
         return named.value if named is not None else reading.settings.word("device")
@@ -82,7 +92,8 @@ def setting(reading: Reading, field: str) -> Value:
 
 def differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
     """Settings that both runs know and that differ."""
-    fields = dict.fromkeys([*IDENTITY, *(f for fields in THINGS.values() for f in fields), *HARMLESS])
+    things = [fields for thing, fields in THINGS.items() if thing != SIZE or thing in changed_things(a, b)]
+    fields = dict.fromkeys([*IDENTITY, *(f for fields in things for f in fields), *HARMLESS])
     return tuple(Difference(f, *_both(a, b, f)) for f in fields if _differs(a, b, f))
 
 
@@ -105,10 +116,12 @@ def same_corpus(a: str, b: str) -> bool:
 
 def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
     """What was changed that can move the loss, things that belong together counted once."""
-    things = []
+    things: list[str] = []
     for thing, fields in THINGS.items():
         differing = [f for f in fields if _differs(a, b, f)]
         if thing == "training text" and _as_much_text(a, b):
+            differing = []
+        if thing == SIZE and SHAPE & set(things):
             differing = []
         if thing in LED and fields[0] not in differing:
             things += differing
@@ -153,6 +166,8 @@ def _differs(a: Reading, b: Reading, field: str) -> bool:
         return False
     if field == "dataset":
         return not same_corpus(str(ours), str(theirs))
+    if field == "parameters":
+        return not math.isclose(float(ours), float(theirs), rel_tol=SAME_SIZE)
     if isinstance(ours, int | float) and isinstance(theirs, int | float):
         return not math.isclose(float(ours), float(theirs), rel_tol=1e-9)
     return ours != theirs

@@ -6,9 +6,19 @@ from gptwright.diagnose.compare.points import loss_curves
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED
 
 # How the reasons end for which no two values can be held side by side.
 STEP_NOT_KNOWN, NOTHING_IN_COMMON = "holds is not known", "have no stretch in common"
+# What the rows of a log count where they do not count steps.
+LINES, EPOCHS = "lines", "epochs"
+NO_STEPS = ", which nothing ties together"
+
+
+def counter(reading: Reading) -> str:
+    """What the numbers of a log's rows count."""
+    hazards = reading.log.hazards if reading.log is not None else {}
+    return EPOCHS if hazards.get(IN_EPOCHS) else LINES if hazards.get(NUMBERED) else "steps"
 
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -30,6 +40,8 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
             reasons.append("one logs a sum over micro-batches")
         if setting(a, "dropout") != setting(b, "dropout"):
             reasons.append("only training losses are there, and dropout lifts one of them more")
+    if not reasons and counter(a) != counter(b):
+        reasons.append(f"a counts {counter(a)} and b counts {counter(b)}{NO_STEPS}")
     if not reasons and not all(len(curve) for curve in loss_curves(a, b)):
         reasons.append("they have no loss of the same kind in their logs")
     return tuple(reasons)
@@ -54,8 +66,10 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
     for name, reading in (("a", a), ("b", b)):
         if setting(reading, "dataset") is None and setting(reading, "vocab_size") is None:
             found.append(f"the data of {name} is not named: comparable only if it is the other's")
-        if reading.speed.tokens_per_step is None:
-            found.append(f"tokens per step of {name} are not known: compared by steps")
+        if counter(reading) == LINES:
+            found.append(f"the log of {name} says no steps: compared by the order of its lines")
+        elif reading.speed.tokens_per_step is None:
+            found.append(f"tokens per step of {name} are not known: compared by {counter(reading)}")
     return tuple(found)
 
 

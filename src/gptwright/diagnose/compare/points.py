@@ -1,7 +1,8 @@
 """The losses of two runs at equal tokens, equal seconds and equal FLOPs.
 
 A curve is interpolated between its evaluations, over the logarithm of what was spent, in which losses are
-closer to straight lines than over the amount itself; it is never continued beyond its ends.
+closer to straight lines than over the amount itself; it is never continued beyond its ends, nor back to the
+evaluation before the first step, from which a loss falls along no line.
 """
 
 import math
@@ -55,7 +56,9 @@ def _points(a: Reading, b: Reading, per_step: tuple[float | None, float | None])
     """Both losses where `per_step` × steps is equal; none where a run does not tell what a step takes."""
     if per_step[0] is None or per_step[1] is None:
         return ()
-    curves = loss_curves(a, b)
+    curves = tuple(curve.after(0) for curve in loss_curves(a, b))
+    if not all(len(curve) for curve in curves):
+        return ()
     amounts: list[Floats] = [
         np.float64(scale) * curve.step.astype(np.float64)
         for curve, scale in zip(curves, per_step, strict=True)
@@ -80,7 +83,7 @@ def same_curve(a: Reading, b: Reading) -> bool:
 def _common(amounts: Sequence[Floats]) -> Floats:
     """Amounts at which one curve has a value and the other is not extrapolated, thinned."""
     low, high = max(x[0] for x in amounts), min(x[-1] for x in amounts)
-    grid = np.unique(np.concatenate([x[(x >= low) & (x <= high) & (x > 0)] for x in amounts]))
+    grid = np.unique(np.concatenate([x[(x >= low) & (x <= high)] for x in amounts]))
     if len(grid) > MOST_POINTS:
         grid = grid[np.unique(np.linspace(0, len(grid) - 1, MOST_POINTS).round().astype(int))]
     return grid

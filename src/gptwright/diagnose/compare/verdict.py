@@ -7,7 +7,7 @@ import numpy as np
 
 from gptwright import units
 from gptwright.diagnose.compare.changes import fields_of, idle_changes
-from gptwright.diagnose.compare.comparable import NOTHING_IN_COMMON, STEP_NOT_KNOWN
+from gptwright.diagnose.compare.comparable import NO_STEPS, NOTHING_IN_COMMON, STEP_NOT_KNOWN
 from gptwright.diagnose.compare.outcome import Point, Verdict
 from gptwright.diagnose.compare.points import loss_curves, same_curve
 from gptwright.diagnose.reading import Reading
@@ -95,13 +95,18 @@ def _remedy(reasons: Sequence[str]) -> str:
         return "Let the shorter run go on to an evaluation that the other has passed, or evaluate both anew."
     if any(reason.endswith(STEP_NOT_KNOWN) for reason in reasons):
         return "Give the config of that run, or the head of its log, which says how many tokens a step has."
+    if any(reason.endswith(NO_STEPS) for reason in reasons):
+        return (
+            "Give a record of each that has its steps; of Hugging Face's Trainer that is trainer_state.json."
+        )
     return "Evaluate both models on the same text, in bits per byte."
 
 
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     """The verdict in words, with both losses at the last point and the best of each run as evidence."""
     last = both.last
-    at = _amount(last.at, counted=all(run.speed.tokens_per_step is not None for run in both.runs))
+    counted = all(run.speed.tokens_per_step is not None for run in both.runs)
+    at = _amount(last.at, both.runs[0], counted=counted)
     text = _in_words(both, verdict, at)
     text += _at_equal_time(both)
     losses = (
@@ -142,13 +147,14 @@ def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
 
 def _credit(both: SideBySide) -> str:
     """What the difference may be credited to, as far as the settings are known."""
+    named = zip("ab", both.runs, strict=True)
+    unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
     if both.changed:
         thing = both.changed[0]
         fields = fields_of(thing, *both.runs)
         told = f" ({', '.join(fields)})" if fields and thing.replace(" ", "_") not in fields else ""
-        return f"only {thing} was changed{told}"
-    named = zip("ab", both.runs, strict=True)
-    unknown = [name for name, run in named if run.settings.get("learning_rate") is None]
+        as_told = f", as far as the records of {' and '.join(unknown)} tell" if unknown else ""
+        return f"only {thing} was changed{told}{as_told}"
     if unknown:
         return f"what was changed is not known, as the settings of {' and '.join(unknown)} are not"
     idle = ", ".join(idle_changes(*both.runs))
@@ -176,10 +182,10 @@ def _best_of_each(both: SideBySide) -> str:
         per_step = run.speed.tokens_per_step
         amount = int(curve.step[best]) * (per_step.number if per_step is not None else 1.0)
         elsewhere = elsewhere or abs(amount / both.last.at - 1) > SAME_AMOUNT
-        at = _amount(amount, counted=per_step is not None)
+        at = _amount(amount, run, counted=per_step is not None)
         parts.append(f"{name} {curve.value[best]:.4f} after {at}")
     return f" Best of each: {', '.join(parts)}." if elsewhere else ""
 
 
-def _amount(amount: float, *, counted: bool) -> str:
-    return f"{units.count(amount)} tokens" if counted else f"step {amount:,.0f}"
+def _amount(amount: float, run: Reading, *, counted: bool) -> str:
+    return f"{units.count(amount)} tokens" if counted else run.at(round(amount))

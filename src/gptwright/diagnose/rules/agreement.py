@@ -260,12 +260,7 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
     runs = log.hazards.get(SEVERAL_RUNS, 0) if log is not None else 0
     if log is None or runs < 2:
         return
-    lines = [
-        int(table.line[row])
-        for table in (log.train, log.evals)
-        for row in np.flatnonzero(table.segment >= log.last_run_segment)[:1]
-    ]
-    begins = min(lines)
+    begins = min(int(line) for table in (log.train, log.evals) for line in table.line[:1])
     yield finding(
         "several-runs",
         Severity.INFO,

@@ -58,11 +58,12 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
     the rounding of the claim, so "124M" and "125M" for GPT-2 small are both right. Claims are read where a
     number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
-    beside the shape, and in run and folder names; not where the words before it say that it is another's.
+    beside the shape, and in run and folder names; not where the words before it say that it is another's. The
+    comments of a config count, and those beside settings that a log echoes or that were pasted with it.
     Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
     """
-    counted, config = reading.sizes.parameters, reading.evidence.config
-    if counted is None or config is None:
+    counted, config, log = reading.sizes.parameters, reading.evidence.config, reading.log
+    if counted is None:
         return
     shape = reading.sizes.shape
     truths = [counted.number]
@@ -71,23 +72,24 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
         truths += [count.total, count.non_embedding, count.matmul]
     wrong = [
         claim
-        for comment in config.comments
+        for comment in (*(config.comments if config else ()), *(log.comments if log else ()))
         for claim in claims_in(comment)
         if _about_size(claim) and not claim.agrees(*truths)
     ]
     facts = [claim.fact() for claim in wrong]
     written = [claim.written for claim in wrong]
     for name in ("out_dir", "wandb_run_name", "wandb_project"):
-        label = config.settings.get(name)
+        label = config.settings.get(name) if config is not None else None
         for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
             facts.append(label)  # type: ignore[arg-type]
             written.append(size)
+    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
     if facts:
         yield finding(
             "size-label-mismatch",
             Severity.WARNING,
             Confidence.CERTAIN,
-            f"The config says {' and '.join(dict.fromkeys(written))}; its values make a model of"
+            f"The {place} says {' and '.join(dict.fromkeys(written))}; its values make a model of"
             f" {units.count(counted.number)} parameters.",
             [*facts, counted],
             actions=[

@@ -373,7 +373,9 @@ def no_validation(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None or not len(log.train):
         return
-    if not len(val_curve(reading)):
+    if not len(val_curve(reading)) and len(log.evals) and log.evals.loss_is_bad.all():
+        yield Unknown("Does it generalize?", "a validation loss that is a number: the log has none")
+    elif not len(val_curve(reading)):
         yield Unknown(
             "Does it generalize?",
             "a validation loss: the log has none. Set eval_interval below the run's length",

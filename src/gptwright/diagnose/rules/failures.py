@@ -58,12 +58,17 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 # What torch's message says that this process itself holds, in its newer and its older form.
 HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
 MOST_OF_IT = 0.5
+FORWARD_PASS = Action(
+    "Compute the loss of one batch in float32: near ln(vocabulary) it says that the precision is at fault,"
+    " and else the weights or the data are."
+)
 
 
 def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     """A loss of NaN or infinity never comes back by itself: every update after it is lost. Said is where it
     began, what came before it (the last number, the gradient norm, an evaluation), and what usually causes it
-    with the precision that was used: in float16 overflow comes first. z-scores, MFU and step averages that
+    with the precision that was used: in float16 overflow comes first. Where no update was made before it, no
+    learning rate is the cause. z-scores, MFU and step averages that
     are printed as nan are not losses and are not counted, nor is a loss whose update a guard refused.
     Source: nanoGPT issues 167, 215 and 383.
     """
@@ -75,13 +80,16 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         return
     line, step = min(rows)
     message, evidence = _where_it_began(reading, log, line, step)
-    causes = [
-        rate_cause(
-            reading,
-            "a learning rate too high for this batch, or a batch that blew the gradient up",
-            Confidence.POSSIBLE,
-        )
-    ]
+    # Step 1 may be the first or the second of a trainer's.
+    from_the_start = reading.steps_are_known and step == 0
+    if from_the_start:
+        message += " No update was made before it, so the learning rate is not the cause."
+        causes = [
+            Cause("weights that were loaded hold it, or the forward pass overflows", Confidence.POSSIBLE)
+        ]
+    else:
+        text = "a learning rate too high for this batch, or a batch that blew the gradient up"
+        causes = [rate_cause(reading, text, Confidence.POSSIBLE)]
     if reading.machine.dtype == "float16":
         evidence += reading.settings.facts("dtype")
         causes.insert(0, Cause("overflow in float16: its largest number is 65,504", Confidence.LIKELY))
@@ -92,7 +100,7 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         message,
         evidence,
         causes=causes,
-        actions=_ways_on(reading, log, step),
+        actions=[FORWARD_PASS] if from_the_start else _ways_on(reading, log, step),
     )
 
 

@@ -12,16 +12,20 @@ import numpy as np
 
 from gptwright.facts import Fact, Value
 from gptwright.record.arrays import Integers
-from gptwright.record.evidence import Event, EventKind
+from gptwright.record.evidence import Comment, Event, EventKind
 from gptwright.record.readers.fields import Floats
-from gptwright.record.readers.headers import LATE, Said, fact
+from gptwright.record.readers.headers import LATE, Said, fact, line_of
 from gptwright.record.readers.shapes import Columns
 
+# A model of another size is another run's; roundings and ways of counting differ by less.
+OTHER_SIZE = 1.2
 LONGEST_EVENT = 500
 # The size of a failed allocation stands at the front; what is free and reserved, up to 800 characters on.
 LONGEST_MEMORY_EVENT = 2_000
 # A warning may be printed at every step; the first thousand of a kind tell all.
 MOST_EVENTS = 1_000
+# More than any config has.
+MOST_COMMENTS = 1_000
 
 
 class Builder:
@@ -31,20 +35,24 @@ class Builder:
         tables: rows of each layout: line, then the printed values.
         header: facts by name.
         settings: echoed settings by name.
+        comments: comments beside settings, in order.
         events: events in order.
         hazards: what was repaired or met, with its count.
         lines_skipped: data lines that could not be read whole.
         process_starts: lines of headers, each of which a new process may have printed.
+        other_models: lines that say another size of the model than the header of the rows before.
     """
 
     def __init__(self) -> None:
         self.tables: dict[Columns, array[float]] = {}
         self.header: dict[str, Fact] = {}
         self.settings: dict[str, Fact] = {}
+        self.comments: list[Comment] = []
         self.events: list[Event] = []
         self.hazards: Counter[str] = Counter()
         self.lines_skipped = 0
         self.process_starts: list[int] = []
+        self.other_models: list[int] = []
         self._events_of: Counter[EventKind] = Counter()
         self._last_event_line = 0
         self._last_row_line = 0
@@ -82,11 +90,28 @@ class Builder:
         """Keeps what a header line says; the last wins, because the last run is the one asked about."""
         target = self.settings if said.name.startswith("settings.") else self.header
         made = fact(said, line)
+        if self._is_of_another_model(made, target.get(made.name)):
+            self._forget_the_run_before(line)
         target[made.name] = made
         if said.rounding is not None:
             self.header[f"{said.name}_rounding"] = fact(Said(f"{said.name}_rounding", said.rounding), line)
         if said.name not in LATE:
             self.process_starts.append(line)
+
+    def _is_of_another_model(self, made: Fact, before: Fact | None) -> bool:
+        """Whether a size is far from the one that stands in front of the rows."""
+        if before is None or made.name not in ("parameters", "parameters_total"):
+            return False
+        ratio = made.number / before.number
+        return line_of(before) <= self._last_row_line and not 1 / OTHER_SIZE < ratio < OTHER_SIZE
+
+    def _forget_the_run_before(self, line: int) -> None:
+        """Drops the facts and settings that stand in front of the rows: they are another run's."""
+        self.other_models.append(line)
+        self.comments = [comment for comment in self.comments if comment.line > self._last_row_line]
+        for facts in (self.header, self.settings):
+            for name in [name for name, each in facts.items() if line_of(each) <= self._last_row_line]:
+                del facts[name]
 
     def fact(self, name: str, value: Value, line: int) -> None:
         """Keeps a fact of the header."""
@@ -95,6 +120,11 @@ class Builder:
     def setting(self, name: str, value: Value, line: int) -> None:
         """Keeps a setting that the log echoes."""
         self.said(Said(f"settings.{name}", value), line)
+
+    def comment(self, text: str, line: int, field: str | None) -> None:
+        """Keeps a comment beside a setting, or between settings."""
+        if len(self.comments) < MOST_COMMENTS:
+            self.comments.append(Comment(text.strip(), line, field, in_log=True))
 
     def event(self, kind: EventKind, line: int, text: str) -> None:
         """Keeps an event; what several processes print one after the other is one."""

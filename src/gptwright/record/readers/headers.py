@@ -27,6 +27,8 @@ UNITS: Mapping[str, str] = MappingProxyType(
         "parameters": "parameters",
         "parameters_total": "parameters",
         "parameters_rounding": "parameters",
+        "trained_parameters": "parameters",
+        "frozen_parameters": "parameters",
         "decayed_parameters": "parameters",
         "not_decayed_parameters": "parameters",
         "tokens_per_step": "tokens",
@@ -45,6 +47,8 @@ COUNTS = frozenset(
     {
         "parameters",
         "parameters_total",
+        "trained_parameters",
+        "frozen_parameters",
         "decayed_parameters",
         "not_decayed_parameters",
         "tokens_per_step",
@@ -156,6 +160,11 @@ def fact(said: Said, line: int) -> Fact:
     """The fact that a line says."""
     name = said.name.removeprefix("settings.")
     return logged(name, said.value, line, unit=UNITS.get(name, ""))
+
+
+def line_of(known: Fact) -> int:
+    """The line that says a fact of the header."""
+    return int(known.source.removeprefix("log:"))
 
 
 def _pattern(name: str, unit: str | None) -> str:

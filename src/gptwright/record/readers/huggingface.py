@@ -174,7 +174,9 @@ HUGGING_FACE = Reader(
         Header(r"Instantaneous batch size per device = {micro_batch}"),
         Header(r"Gradient Accumulation steps = {gradient_accumulation_steps}"),
         Header(r"Total optimization steps = {planned_steps}", weight=0.1),
-        Header(r"Number of trainable parameters = {parameters_total}"),
+        Header(r"Number of trainable parameters = {trained_parameters}"),
+        # PEFT's print_trainable_parameters.
+        Header(r"trainable params: {trained_parameters} \|\| all params: {parameters_total}"),
         Header(r"\"max_steps\": {planned_steps},"),
         Header(r"\"train_batch_size\": {micro_batch},"),
     ),

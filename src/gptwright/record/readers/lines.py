@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gptwright.errors import RunError
+from gptwright.record.readers.decimal_commas import with_points
 
 BLOCK = 1 << 20
 # The longest data line of any trainer, a Trainer dict with memory fields, has about 700 characters.
@@ -91,6 +92,9 @@ class Text:
             text, count = BARE_COLOUR.subn("", text) if "\x1b" not in text else ANSI.subn("", text)
             if count:
                 self.hazards["terminal codes"] += count
+        text, commas = with_points(text)
+        if commas:
+            self.hazards["decimal commas"] += commas
         if plain:
             return text
         text = self._without(text, "NUL bytes", "\x00", "")

@@ -86,7 +86,8 @@ LITGPT = Reader(
     ),
     headers=(
         Header(r"Total parameters: {parameters_total}", weight=0.1),
-        Header(r"Number of trainable parameters: {parameters_total}"),
+        Header(r"Number of trainable parameters: {trained_parameters}"),
+        Header(r"Number of non-trainable parameters: {frozen_parameters}"),
         Header(r"\bmicro_batch_size={micro_batch}[,)]"),
         Header(r"\bmax_seq_length={block_size}[,)]"),
         Header(r"\bmax_tokens={planned_tokens}[,)]"),

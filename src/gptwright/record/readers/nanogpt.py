@@ -6,7 +6,8 @@ MFU is a running average against an A100 whatever the device, -100 % until its f
 
 A config given on the command line is echoed as text before the run, and each option as `Overriding: …`. Who
 pastes a log into a chat writes settings around it, or the command: they are facts of the header, because they
-are no whole config, and what they leave out may be anything.
+are no whole config, and what they leave out may be anything. Comments come along with settings, and may claim
+what the values do not hold.
 """
 
 import re
@@ -76,6 +77,7 @@ OPTIMIZER = (
     Header(r"num non-decayed parameter tensors: \d+, with {not_decayed_parameters} parameters"),
     Header(r"using fused AdamW: {fused}"),
 )
+MAKES = "NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple"
 HEADERS = (
     Header(r"tokens per iteration will be: {tokens_per_step}"),
     Header(
@@ -86,6 +88,9 @@ HEADERS = (
     *OPTIMIZER,
     Header(r"compiling the model", means={"compile": True}),
     Header(r"found vocab_size = {vocab_size} \(inside"),
+    Header(r"found vocab_size = \d+ \(inside (?:[^()\n]{0,200}[/\\])?{data_folder}[/\\]meta\.pkl"),
+    # forks, and who pastes a log
+    Header(rf"(?:[Dd]evice|GPU)(?: name)?: *(?={MAKES}){{device}}(?:,|$)"),
     Header(r"defaulting to vocab_size of GPT-2 to {vocab_size} \("),
     Header(r"vocab_size not found in .{1,300}, using GPT-2 default of {vocab_size}"),
     Header(r"forcing vocab_size={vocab_size}, block_size={block_size}, bias=True"),
@@ -97,11 +102,11 @@ BEGINS = re.compile(r"(?:iter|step) \d+(?::|$)")
 
 ECHO = re.compile(r"Overriding config with \S+:")
 OPTION = re.compile(r"Overriding: (\w+) = (.+)")
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*) *= *([^#=][^#]*?|'[^']*'|\"[^\"]*\") *(?:#.*)?")
-
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*) *= *([^#=][^#]*?|'[^']*'|\"[^\"]*\") *(?:#(.*))?")
+COMMENT = re.compile(r"\s*#+(?!\w)(.*)")
 
 # How a person writes settings into a message: a line of its own, or options of the command.
-PASTED = re.compile(r"\W{0,4}([A-Za-z_]\w{2,40}) {0,4}[:=] {0,4}([^#=:,]{1,40}?),? {0,20}(?:#.*)?")
+PASTED = re.compile(r"\W{0,4}([A-Za-z_]\w{2,40}) {0,4}[:=] {0,4}([^#=:,]{1,40}?),? {0,20}(?:#(.*))?")
 COMMAND = re.compile(r"\btrain\w*\.py\b")
 FLAG = re.compile(r"--(\w{3,40})[= ]([^\s-]\S{0,60})")
 # `dict(n_layer=12, n_head=12)` or `{"n_layer": 12, …}` in one line.
@@ -111,52 +116,106 @@ PAIR = re.compile(
 A_NAME = re.compile(r"[\w./-]+")
 
 
-def _pasted_settings(build: Builder, text: str, line: int) -> bool:
-    """Keeps what a message says of nanoGPT's settings, unless the log itself says it."""
-    alone = PASTED.fullmatch(text)
-    if COMMAND.search(text):
-        found = FLAG.findall(text)
-    elif alone is not None:
-        found = [alone.groups()]
-    else:
-        found = PAIR.findall(text)
-        found = found if sum(name in DEFAULTS for name, _ in found) > 1 else []
-    taken = False
-    for name, written in found:
+class Settings:
+    """Reads the config that nanoGPT echoes before a run, and settings that a message around it writes.
+
+    Args:
+        build: where facts, settings and comments go.
+    """
+
+    def __init__(self, build: Builder) -> None:
+        self._build = build
+        self._echoing = False
+        # A comment by itself belongs to a config if a setting, or another one, stands on the next line to it.
+        self._above: list[tuple[str, int]] = []
+        self._last_line = -1
+        # The last line that said something new, until a message writes the same settings with other values.
+        self._last_new_line = 0
+        self._another_config = False
+
+    def take(self, text: str, line: int) -> bool:
+        """Takes a line if it is a setting, or a comment between settings."""
+        if ECHO.search(text):
+            self._echoing = True
+            return True
+        option = OPTION.search(text)
+        echoes = self._echoing and not self._build.has_rows()
+        found = option or (ASSIGNMENT.fullmatch(text.strip()) if echoes else None)
+        if found is None:
+            comment = COMMENT.fullmatch(text)
+            if comment is not None:
+                self._between(comment[1], line)
+                return False
+            return self._pasted(text, line)
+        try:
+            self._build.setting(found[1], literal(found[2]), line)
+        except ValueError:
+            # configurator.py prints a string without its quotes
+            if option:
+                self._build.setting(found[1], found[2].strip(), line)
+        self._beside(None if option else found[3], line, found[1])
+        return True
+
+    def _pasted(self, text: str, line: int) -> bool:
+        """Keeps what a message says of nanoGPT's settings, unless the log itself says it."""
+        alone = PASTED.fullmatch(text)
+        if COMMAND.search(text):
+            found = FLAG.findall(text)
+        elif alone is not None:
+            found = [(alone[1], alone[2])]
+        else:
+            found = PAIR.findall(text)
+            found = found if sum(name in DEFAULTS for name, _ in found) > 1 else []
+        taken = [name for name, written in found if self._kept(name, written, line)]
+        if taken:
+            self._beside(alone[3] if alone is not None else None, line, taken[0])
+        return bool(taken)
+
+    def _kept(self, name: str, written: str, line: int) -> bool:
         default = DEFAULTS.get(name)
         try:
             value = literal(written)
         except ValueError:
             value = written
         a_word = isinstance(value, str) and A_NAME.fullmatch(value) is not None
-        if default is not None and (a_word if isinstance(default, str) else not isinstance(value, str)):
-            build.header.setdefault(name, fact(Said(name, value), line))
-            taken = True
-    return taken
+        if default is None or not (a_word if isinstance(default, str) else not isinstance(value, str)):
+            return False
+        before = self._build.header.setdefault(name, fact(Said(name, value), line))
+        if before.value != value:
+            # What is advised to change has comments of its own.
+            self._another_config = True
+            comments = self._build.comments
+            self._build.comments = [comment for comment in comments if comment.line <= self._last_new_line]
+        elif before.source == f"log:{line}":
+            self._last_new_line = line
+        return True
+
+    def _beside(self, comment: str | None, line: int, field: str) -> None:
+        """Keeps the comment behind a setting, and those that stand right above it."""
+        above, self._above = self._above, []
+        if self._another_config:
+            return
+        if above and above[-1][1] == line - 1:
+            for text, at in above:
+                self._build.comment(text, at, None)
+        if comment:
+            self._build.comment(comment, line, field)
+        self._last_line = line
+
+    def _between(self, comment: str, line: int) -> None:
+        """Keeps a comment right below a setting; another one waits for what follows."""
+        if self._last_line == line - 1:
+            self._build.comment(comment, line, None)
+            self._last_line = line
+        elif self._above and self._above[-1][1] == line - 1:
+            self._above.append((comment, line))
+        else:
+            self._above = [(comment, line)]
 
 
 def echoed_settings(build: Builder) -> Callable[[str, int], bool]:
-    """Reads the config that nanoGPT echoes before a run."""
-    echoing = False
-
-    def take(text: str, line: int) -> bool:
-        nonlocal echoing
-        if ECHO.search(text):
-            echoing = True
-            return True
-        option = OPTION.search(text)
-        found = option or (ASSIGNMENT.fullmatch(text.strip()) if echoing and not build.has_rows() else None)
-        if found is None:
-            return _pasted_settings(build, text, line)
-        try:
-            build.setting(found[1], literal(found[2]), line)
-        except ValueError:
-            # configurator.py prints a string without its quotes
-            if option:
-                build.setting(found[1], found[2].strip(), line)
-        return True
-
-    return take
+    """What reads the settings around one log."""
+    return Settings(build).take
 
 
 NANOGPT = Reader(

@@ -22,6 +22,7 @@ from gptwright.record.configs import SAME_AS, literal
 from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said
+from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
     Printed,
     clock,
@@ -66,9 +67,15 @@ COUNT = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,15}(?:\.\d{1,9})?)"
 UNIT = r"(?: ?(M|B|K|million|billion)\b)?"
 PARAMETERS = re.compile(
     rf"(?<![a-z])param(?:eter)?s\b[^\d\n]{{0,20}}?{COUNT}{UNIT}(?![\w.,]*\d)"
-    rf"|(?<![\w.,]){COUNT}{UNIT} (?:total |trainable |model )?param(?:eter)?s\b",
+    rf"|(?<![\w.,]){COUNT}{UNIT}\s{{1,8}}(?:total |(?:non-)?trainable |model )?param(?:eter)?s\b",
     re.IGNORECASE,
 )
+# An adapter's share of the model: `Trainable parameters = 41,943,040/8,030,261,248 (0.52% trained)`.
+ADAPTED = re.compile(
+    rf"trainable param(?:eter)?s\b[^\d\n]{{0,20}}[\d,]{{1,20}}\s?(?:/|of)\s?{COUNT}{UNIT}(?![\w.,]*\d)",
+    re.IGNORECASE,
+)
+TRAINABLE, FROZEN = re.compile(r"trainable", re.IGNORECASE), re.compile(r"non-?trainable", re.IGNORECASE)
 DEVICE = re.compile(
     r"(?:device|gpu|cuda)\b[^:=\n]{0,20}[:=]\s{0,4}"
     r"((?:NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple)\b[\w .-]{2,40})",
@@ -124,6 +131,7 @@ class Prints:
             self._build.hazards[BESIDE] = self._table.left_out
             self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan, math.nan))
             return True
+        text = flat(text)
         found = printed(text)
         if not (found.has_loss or found.has_val_loss):
             return self._begins(found, text, line) or self._setting(text, line)
@@ -178,10 +186,10 @@ class Prints:
         if device is not None:
             self._build.fact("device", device[1].strip(), line)
             return True
-        counted = PARAMETERS.search(text)
+        counted = _model_size(text)
         if counted is not None and "tensors" not in text:
-            number, unit = (counted[1], counted[2]) if counted[1] else (counted[3], counted[4])
-            self._parameters(number, (unit or "").lower(), line)
+            number, unit = counted
+            self._parameters(number, unit, line)
             return True
         return self._assignment(text, line)
 
@@ -206,6 +214,22 @@ class Prints:
         decimals = len(number.partition(".")[2])
         rounding = 0.5 * scale * 10.0**-decimals if unit else None
         self._build.said(Said("parameters_total", count, rounding), line)
+
+
+def _model_size(text: str) -> tuple[str, str] | None:
+    """A count of parameters and its unit: of all where a line has that and those that are trained."""
+    adapted = ADAPTED.search(text)
+    if adapted is not None:
+        return adapted[1], (adapted[2] or "").lower()
+    before, found = 0, []
+    for match in PARAMETERS.finditer(text):
+        words = text[before : match.end()]
+        before = match.end()
+        if not FROZEN.search(words):
+            number, unit = (match[1], match[2]) if match[1] else (match[3], match[4])
+            found.append((TRAINABLE.search(words) is not None, number, (unit or "").lower()))
+    _, number, unit = min(found, key=lambda each: each[0], default=(False, "", ""))
+    return (number, unit) if number else None
 
 
 def _prints(build: Builder) -> Callable[[str, int], bool]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from gptwright.record.readers.fields import LOSS, POSITIVE
 
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
-NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,12})"
+# A whole number in front of a comma and digits is the beginning of another one.
+VALUE = rf"(?:\d{{1,3}}(?:,\d{{3}})+\.\d{{1,20}}|(?!\d{{1,12}},\d){LOSS})"
+NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])|\d{1,9}k(?![a-z])|\d{1,12})"
 WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 STEP = re.compile(
     r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
@@ -41,21 +43,28 @@ EPOCH = re.compile(
 )
 NAMED = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
-    rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({LOSS})(?![\w.]*[\w%])",
+    rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
 # `step 250: train 1.96, val 2.07`: both without the word.
 BOTH = re.compile(
-    rf"(?<![a-z])train(?:ing)?{BETWEEN}({LOSS})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({LOSS})(?![\w.]*[\w%])",
+    rf"(?<![a-z])train(?:ing)?{BETWEEN}({VALUE})\W{{1,8}}val(?:id(?:ation)?)?{BETWEEN}({VALUE})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
 # `step 250 | train 1.962 | 35k tok/s`: a counter and one loss without the word.
 TRAIN_ALONE = re.compile(
     rf"(?<![a-z/_])train(?:ing)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])", re.IGNORECASE
 )
-RATE = re.compile(rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}({POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE)
+# A bar with a loss of training has that of validation beside it without the word: `loss=1.45, val=1.62`.
+VAL_ALONE = re.compile(
+    rf"(?<![a-z/_])val(?:id(?:ation)?)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])",
+    re.IGNORECASE,
+)
+RATE = re.compile(
+    rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}((?!\d{{1,12}},\d){POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE
+)
 NORM = re.compile(
-    rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({LOSS})(?![\w.]*[\w%])", re.IGNORECASE
+    rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({VALUE})(?![\w.]*[\w%])", re.IGNORECASE
 )
 SPEED_NAMED = re.compile(
     rf"(?<![a-z/])(?:tok(?:en)?s?)(?:/|[ _]per[ _]|_)s(?:ec(?:ond)?)?{BETWEEN}"
@@ -204,15 +213,21 @@ def printed(text: str) -> Printed:
         said.step_of_bar = step is not None
     if step is not None:
         done, of = [*filter(None, step.groups()), None][:2]
-        said.step = float((done or "0").replace(",", ""))
-        said.of = float(of.replace(",", "")) if of else math.nan
+        said.step = _count(done or "0")
+        said.of = _count(of) if of else math.nan
     return said
+
+
+def _count(text: str) -> float:
+    """A counter: `1,000`, `1_000`, `1k`."""
+    digits = text.replace(",", "").replace("_", "")
+    return 1e3 * float(digits[:-1]) if digits[-1] in "kK" else float(digits)
 
 
 def _losses(text: str, said: Printed) -> None:
     both = BOTH.search(text)
     if both is not None:
-        said.loss, said.val_loss = float(both[1]), float(both[2])
+        said.loss, said.val_loss = _value(both[1]), _value(both[2])
         said.has_loss = said.has_val_loss = True
         return
     powers = Printed()
@@ -222,7 +237,7 @@ def _losses(text: str, said: Printed) -> None:
         if words & OTHER:
             continue
         into = said if name.lower().endswith("loss") else powers
-        value = float(number)
+        value = _value(number)
         # `Train/Val Loss` is one of both; what it is of training is said first.
         if (words & VALIDATION or of_validation) and not words & TRAINING:
             if not into.has_val_loss:
@@ -232,6 +247,9 @@ def _losses(text: str, said: Printed) -> None:
     alone = None if said.has_loss or said.has_val_loss else TRAIN_ALONE.search(text)
     if alone is not None and (STEP.search(text) or COUNTED.search(text)):
         said.loss, said.has_loss = float(alone[1]), True
+    beside = VAL_ALONE.search(text) if said.has_loss and not said.has_val_loss else None
+    if beside is not None and not powers.has_val_loss:
+        said.val_loss, said.has_val_loss = float(beside[1]), True
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
@@ -301,7 +319,11 @@ def clock(text: str) -> float:
 
 def _number(pattern: re.Pattern[str], text: str) -> float:
     found = pattern.search(text)
-    return float(found[1]) if found is not None else math.nan
+    return _value(found[1]) if found is not None else math.nan
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def _seconds(unit: str) -> float:

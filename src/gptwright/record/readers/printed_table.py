@@ -2,13 +2,14 @@
 
 That is how a notebook shows the history of Hugging Face's Trainer (`Step  Training Loss  Validation Loss`),
 how loggers write CSV files, and how people put their results into a README. Columns are parted by commas,
-tabs, bars or spaces; where spaces part them, every name has to be known, or the numbers could not be told
-apart.
+tabs, bars, spaces, or the semicolons of a spreadsheet whose decimals have commas; where spaces part them,
+every name has to be known, or the numbers could not be told apart.
 """
 
 import math
 import re
 
+from gptwright.record.readers.decimal_commas import LOSS_CELL
 from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.printed_fields import Printed
 
@@ -56,7 +57,7 @@ VAL = frozenset(
     )
 )
 RATES = frozenset(("lr", "learning rate"))
-SEPARATORS = (",", "\t", "|")
+SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
 NAME = re.compile(
     r"\s*((?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test)[ _/]loss|learning rate|[a-z_/]{2,30})(?=\s|$)",
@@ -138,7 +139,7 @@ class Table:
         if self._separator == " " and len(cells) < len(self._names):
             return None
         if self._separator != ",":
-            cells = [THOUSANDS.sub("", cell) for cell in cells]
+            cells = [_with_point(name, cell) for name, cell in zip(self._names, cells, strict=False)]
         for name, cell in zip(self._names, cells, strict=False):
             whole = NUMBER.fullmatch(cell)
             value = float(cell) if whole is not None else math.nan
@@ -153,6 +154,11 @@ class Table:
             elif name in RATES:
                 rate = value
         return (said, rate) if said.counts else None
+
+
+def _with_point(name: str, cell: str) -> str:
+    """A number without commas: of a step they part thousands, of the others decimals."""
+    return THOUSANDS.sub("", cell) if name in STEPS else LOSS_CELL.sub(r"\1.\2", cell)
 
 
 def _plain(name: str) -> str:

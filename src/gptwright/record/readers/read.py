@@ -7,17 +7,19 @@ header line that only one trainer prints decides between trainers that share the
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from gptwright.errors import RunError
-from gptwright.record.evidence import SEVERAL_RUNS, EventKind, LogEvidence
+from gptwright.facts import derived
+from gptwright.record.evidence import FATAL, SEVERAL_RUNS, EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
 from gptwright.record.readers.from_scratch import FROM_SCRATCH
-from gptwright.record.readers.headers import Said, fact
+from gptwright.record.readers.headers import Said, fact, line_of
 from gptwright.record.readers.huggingface import HUGGING_FACE
 from gptwright.record.readers.lecture import LECTURE
 from gptwright.record.readers.lines import LONGEST_LINE, Text
@@ -247,8 +249,16 @@ def evidence_of(
     log_format = (reader.finish(build, train, evals) if reader.finish else None) or reader.format
     build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
     _plan(build, (train, evals))
+    _count_all(build)
     resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
-    segments = Segments(train, evals, build.process_starts, resumes)
+    segments = Segments(
+        train,
+        evals,
+        starts=build.process_starts,
+        resumes=resumes,
+        failures=[event.line for event in build.events if event.kind in FATAL],
+        other_models=build.other_models,
+    )
     if segments.runs > 1:
         build.hazards[SEVERAL_RUNS] = segments.runs
     return LogEvidence(
@@ -263,7 +273,21 @@ def evidence_of(
         evals=eval_lines(evals, segments.evals),
         events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
         last_run_segment=segments.last_run,
+        comments=tuple(build.comments),
     )
+
+
+def _count_all(build: Builder) -> None:
+    """Takes all parameters of a model whose trained and frozen ones are printed apart, as with an adapter."""
+    trained, frozen = (build.header.pop(f"{kind}_parameters", None) for kind in ("trained", "frozen"))
+    if trained is None or "parameters_total" in build.header:
+        return
+    total = replace(trained, name="parameters_total")
+    if frozen is not None:
+        lines = f"lines {line_of(trained)} and {line_of(frozen)}"
+        formula = f"{trained.text} trained + {frozen.text} frozen parameters, {lines}"
+        total = derived("parameters_total", int(trained.number + frozen.number), formula, unit="parameters")
+    build.header["parameters_total"] = total
 
 
 def _plan(build: Builder, tables: Sequence[Rows]) -> None:

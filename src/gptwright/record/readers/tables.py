@@ -123,34 +123,49 @@ def eval_lines(rows: Rows, segment: Integers) -> EvalLines:
 class Segments:
     """Parts a log into the processes that wrote it.
 
-    A new one begins where a header or a resume stands between two rows, or where the step goes back.
+    A new one begins where a header or a resume stands between two rows, or where the step goes back. It is
+    another run if it starts again from the first step, which after a failure may be the only one that the
+    process before it came to, or if its model is of another size.
 
     Args:
         train: training rows.
         evals: evaluations.
         starts: lines of headers.
         resumes: lines that say that a run goes on.
+        failures: lines of errors, which end a process.
+        other_models: lines that say another size of the model.
 
     Attributes:
         train: the segment of each training row.
         evals: the segment of each evaluation.
-        runs: how many runs the log holds: a process that starts again from the first step is another run.
+        runs: how many runs the log holds.
         last_run: the segment with which the last run starts.
         unannounced: line, step before and step after of each resume that no line announces.
     """
 
-    def __init__(self, train: Rows, evals: Rows, starts: Sequence[int], resumes: Iterable[int]) -> None:
+    def __init__(
+        self,
+        train: Rows,
+        evals: Rows,
+        *,
+        starts: Sequence[int],
+        resumes: Iterable[int],
+        failures: Iterable[int],
+        other_models: Sequence[int],
+    ) -> None:
         lines = np.concatenate([train.line, evals.line])
         order = np.argsort(lines, kind="stable")
         lines, steps = lines[order], np.concatenate([train["step"], evals["step"]])[order]
         resumed = _between(lines, resumes)
         back = steps[1:] < steps[:-1]
-        begins = back | resumed | _between(lines, starts)
+        failed = _between(lines, failures) & (steps[1:] <= steps[:-1])
+        begins = back | resumed | failed | _between(lines, starts)
         number = np.concatenate([np.zeros(min(1, len(lines)), np.int64), np.cumsum(begins)])
         segment = np.empty(len(lines), np.int64)
         segment[order] = number
         self.train, self.evals = segment[: len(train)], segment[len(train) :]
-        again = begins & back & ~resumed & (steps[1:] <= max(1.0, steps[0] if len(steps) else 0.0))
+        again = (back | failed) & ~resumed & (steps[1:] <= max(1.0, steps[0] if len(steps) else 0.0))
+        again |= _between(lines, other_models)
         self.runs = 1 + int(again.sum())
         self.last_run = int(number[1:][again][-1]) if again.any() else 0
         unannounced = np.flatnonzero(begins & ~resumed & ~again)
