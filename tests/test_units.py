@@ -53,6 +53,8 @@ def test_rates_and_shares() -> None:
     assert units.flops_rate(187.4e9) == "187.4 GFLOP/s"
     assert units.flops_rate(40.2e12) == "40.2 TFLOP/s"
     assert units.percent(0.3819) == "38.2 %"
+    assert units.span(0.012, 0.034) == "0.01 to 0.03"
+    assert units.span(0.011, 0.0139) == "0.01"
 
 
 @pytest.mark.parametrize(

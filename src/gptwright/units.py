@@ -101,6 +101,11 @@ def flops_rate(flops_per_second: float) -> str:
     return f"{flops_per_second / 1e9:.1f} GFLOP/s"
 
 
+def span(low: float, high: float) -> str:
+    """From one number to another with two digits; one number where these are the same."""
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+
+
 def percent(fraction: float) -> str:
     """A fraction from 0 to 1 as `38.2 %`."""
     return f"{fraction * 100:.1f} %"

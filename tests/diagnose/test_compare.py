@@ -1,15 +1,19 @@
 """Two runs side by side: what may be credited, what is noise, and what is not the same quantity."""
 
+import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from gptwright.diagnose.compare import Comparison, Verdict, compare
 from gptwright.diagnose.reading import read_run
 from gptwright.record.open_run import open_run
+from gptwright.report.comparison import show_comparison
+from gptwright.report.documents import comparison_document
 
 SETTINGS: dict[str, Any] = {
     "dataset": "fineweb",
@@ -86,6 +90,7 @@ def test_a_larger_batch_reaches_the_same_tokens_in_fewer_steps(tmp_path: Path) -
     b = run(tmp_path / "b", loss=3.5, steps=range(250, 3001, 250), gradient_accumulation_steps=16)
     found = compared(run(tmp_path / "a", loss=3.5), b)
     assert found.at_equal_tokens[-1].at == pytest.approx(6000 * 8 * 16 * 1024)
+    assert found.counts == "tokens"
     assert found.at_equal_flops[-1].a == pytest.approx(found.at_equal_tokens[-1].a)
 
 
@@ -380,6 +385,10 @@ def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
     assert found.verdict is Verdict.B_BETTER
     assert "nats after training line 3 of the log;" in message(found)
     assert "the log of a says no steps: compared by the order of its lines" in found.reasons
+    console = Console(width=100, record=True, file=io.StringIO())
+    show_comparison(console, found, ("a.txt", "b.txt"))
+    assert "At equal lines" in console.export_text()
+    assert comparison_document(found)["counts"] == "lines"
     stepped = log_of(tmp_path / "c.txt", "10.65", "768", FALLING)
     other = compared(a, stepped)
     assert other.verdict is Verdict.NOT_COMPARABLE

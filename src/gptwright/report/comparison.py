@@ -27,7 +27,7 @@ def show_comparison(console: Console, comparison: Comparison, names: tuple[str, 
     for reason in comparison.reasons:
         console.print(f"[yellow]{'note' if comparison.comparable else 'not comparable'}:[/] {escape(reason)}")
     for title, points, form in (
-        ("At equal tokens", comparison.at_equal_tokens, units.count),
+        (f"At equal {comparison.counts}", comparison.at_equal_tokens, units.count),
         ("At equal training time", comparison.at_equal_seconds, units.duration),
     ):
         if points:

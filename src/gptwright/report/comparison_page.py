@@ -87,7 +87,7 @@ def _points(names: Sequence[str], comparisons: Sequence[Comparison]) -> Html | N
     parts = []
     for name, comparison in zip(names[1:], comparisons, strict=True):
         for title, points, form in (
-            ("At equal tokens", comparison.at_equal_tokens, units.count),
+            (f"At equal {comparison.counts}", comparison.at_equal_tokens, units.count),
             ("At equal training time", comparison.at_equal_seconds, units.duration),
             ("At equal FLOPs", comparison.at_equal_flops, _flops),
         ):

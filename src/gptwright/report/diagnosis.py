@@ -37,7 +37,7 @@ def _show_forecast(console: Console, reading: Reading) -> None:
         )
     for option in forecast.options:
         hours = f", {units.duration(option.hours * 3600)}" if option.hours is not None else ""
-        console.print(f"  {option.text}: {option.gain[0]:.2f} to {option.gain[1]:.2f} nats{hours}")
+        console.print(f"  {option.text}: {units.span(*option.gain)} nats less{hours}")
 
 
 def _title(reading: Reading) -> str:

@@ -85,6 +85,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "differences": [{"field": d.field, "a": d.a, "b": d.b} for d in comparison.differences],
         "comparable": comparison.comparable,
         "reasons": list(comparison.reasons),
+        "counts": comparison.counts,
         "at_equal_tokens": _points("tokens", comparison.at_equal_tokens),
         "at_equal_seconds": _points("seconds", comparison.at_equal_seconds),
         "at_equal_flops": _points("flops", comparison.at_equal_flops),

@@ -121,7 +121,7 @@ def outlook_section(material: Material) -> Html | None:
     rows = []
     for option in forecast.options:
         cost = units.duration(option.hours * 3600) if option.hours is not None else "–"
-        rows.append((False, [option.text, f"{option.gain[0]:.2f} to {option.gain[1]:.2f}", cost]))
+        rows.append((False, [option.text, units.span(*option.gain), cost]))
     return tag(
         "div",
         tag(

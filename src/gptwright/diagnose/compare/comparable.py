@@ -11,7 +11,7 @@ from gptwright.record.evidence import IN_EPOCHS, NUMBERED
 # How the reasons end for which no two values can be held side by side.
 STEP_NOT_KNOWN, NOTHING_IN_COMMON = "holds is not known", "have no stretch in common"
 # What the rows of a log count where they do not count steps.
-LINES, EPOCHS = "lines", "epochs"
+LINES, EPOCHS, TOKENS = "lines", "epochs", "tokens"
 NO_STEPS = ", which nothing ties together"
 
 
@@ -19,6 +19,12 @@ def counter(reading: Reading) -> str:
     """What the numbers of a log's rows count."""
     hazards = reading.log.hazards if reading.log is not None else {}
     return EPOCHS if hazards.get(IN_EPOCHS) else LINES if hazards.get(NUMBERED) else "steps"
+
+
+def counted_in(a: Reading, b: Reading) -> str:
+    """What the losses of two comparable runs are held against."""
+    per_step = a.speed.tokens_per_step or b.speed.tokens_per_step
+    return counter(a) if per_step is None else TOKENS
 
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:

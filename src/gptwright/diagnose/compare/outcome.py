@@ -57,7 +57,9 @@ class Comparison:
         differences: settings that differ.
         comparable: whether their losses are the same quantity.
         reasons: why not, or what to keep in mind.
-        at_equal_tokens: points by tokens seen; by steps where neither run tells its tokens per step.
+        at_equal_tokens: points by tokens seen, or by what else counts.
+        counts: what these are counted in: tokens, or where neither run tells its tokens per step what the
+            rows of their logs count, which is steps, lines or epochs.
         at_equal_seconds: points by training time.
         at_equal_flops: points by FLOPs spent.
         verdict: who is ahead.
@@ -68,6 +70,7 @@ class Comparison:
     comparable: bool
     reasons: tuple[str, ...]
     at_equal_tokens: tuple[Point, ...]
+    counts: str
     at_equal_seconds: tuple[Point, ...]
     at_equal_flops: tuple[Point, ...]
     verdict: Verdict

@@ -1,7 +1,7 @@
 """Compares two runs: what differs, whether they can be compared, the points, the verdict."""
 
 from gptwright.diagnose.compare.changes import changed_things, differences
-from gptwright.diagnose.compare.comparable import remarks, why_apart, why_not
+from gptwright.diagnose.compare.comparable import counted_in, remarks, why_apart, why_not
 from gptwright.diagnose.compare.outcome import Comparison, Verdict
 from gptwright.diagnose.compare.points import points_by_flops, points_by_seconds, points_by_tokens
 from gptwright.diagnose.compare.verdict import (
@@ -35,6 +35,7 @@ def compare(a: Reading, b: Reading) -> Comparison:
         comparable=True,
         reasons=remarks(a, b),
         at_equal_tokens=by_tokens,
+        counts=counted_in(a, b),
         at_equal_seconds=tuple(both.by_seconds),
         at_equal_flops=points_by_flops(a, b),
         verdict=verdict,
@@ -48,6 +49,7 @@ def _not_comparable(a: Reading, b: Reading, reasons: tuple[str, ...]) -> Compari
         comparable=False,
         reasons=reasons,
         at_equal_tokens=(),
+        counts=counted_in(a, b),
         at_equal_seconds=(),
         at_equal_flops=(),
         verdict=Verdict.NOT_COMPARABLE,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gptwright import units
 from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.forecast import band_of, forecast_run, peak_rate
@@ -174,13 +175,13 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
     if reading.speed.step_seconds is not None:
         hours = (longer - steps.number) * reading.speed.step_seconds.number / 3600
         time = f", about {hours:.1f} h at this speed" if hours >= 0.1 else ""
-    low, high = band_of(forecast.gain_from_half_more)
+    less = units.span(*band_of(forecast.gain_from_half_more))
     yield finding(
         "still-improving",
         Severity.INFO,
         Confidence.LIKELY,
         f"The loss was still falling at {'the end' if finished else f'step {steps.text}'}; half as many steps"
-        f" again would bring {low:.2f} to {high:.2f} nats{time}.",
+        f" again would lower it by {less} nats{time}.",
         [
             *forecast.evidence,
             steps,
