@@ -1,7 +1,7 @@
 """Builds the C of this folder for this very CPU with the compiler that is here, once, and calls it.
 
 Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for
-each platform: three seconds for the first run of a machine, nothing later. It is kept in the cache folder
+each platform: three to eight seconds for the first run of a machine, nothing later. It is kept in the cache folder
 under a name made of all that decides it. Only gcc is taken: its OpenMP is torch's own, so that both work with
 one set of threads; with two, each would wait for the other's (docs/lab-notes.md).
 """
@@ -26,7 +26,7 @@ from gptwright.hardware.kernels import find_kernel_compiler
 
 # NaN and infinity keep their meaning: a run is judged by them.
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-# gcc takes three seconds; a compiler that takes so long is not one to wait for.
+# gcc takes three to eight seconds; a compiler that takes so long is not one to wait for.
 PATIENCE = 120.0
 
 _SIZE, _REAL, _COUNT, _PLACE = ctypes.c_int64, ctypes.c_float, ctypes.c_int, ctypes.c_void_p
