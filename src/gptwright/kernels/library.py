@@ -1,7 +1,7 @@
 """Builds the C of this folder for this very CPU with the compiler that is here, once, and calls it.
 
-Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for
-each platform: three to eight seconds for the first run of a machine, nothing later. It is kept in the cache folder
+Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for each
+platform: three to eight seconds for the first run of a machine, nothing later. It is kept in the cache folder
 under a name made of all that decides it. Only gcc is taken: its OpenMP is torch's own, so that both work with
 one set of threads; with two, each would wait for the other's (docs/lab-notes.md).
 """
