@@ -114,12 +114,7 @@ def score_run(
     model = load_checkpointed(run, name, place)
     tokenizer = tokenizer_of_run(run)
     block_size = model.shape.block_size
-    if stride is not None and not 1 <= stride <= block_size:
-        raise ConfigError(
-            f"--stride {stride} is not from 1 to block_size = {block_size}",
-            why="windows further apart than they are long would leave tokens out",
-            fix=f"--stride {block_size // 2}",
-        )
+    _require_overlap(stride, block_size)
     if text is not None:
         ids, label = _ids_of(text, run, tokenizer), str(text)
         windows = list(windows_of(ids, block_size, stride or block_size))
@@ -142,6 +137,15 @@ def score_run(
     }
     _record(run, found)
     return {"schema": "gptwright.eval/1", "run": str(run.path), **found}
+
+
+def _require_overlap(stride: int | None, block_size: int) -> None:
+    if stride is not None and not 1 <= stride <= block_size:
+        raise ConfigError(
+            f"--stride {stride} is not from 1 to block_size = {block_size}",
+            why="windows further apart than they are long would leave tokens out",
+            fix=f"--stride {block_size // 2}",
+        )
 
 
 def _record(run: RunFolder, found: dict[str, Any]) -> None:
