@@ -7,9 +7,8 @@ The rows are what `src/gptwright/hardware/speeds.toml` holds of CPUs. With one t
 CPU time, so that other processes on the machine hardly disturb them; with more, threads wait for each other,
 and only the wall clock on a quiet machine says something. The peak is the better one of before and after.
 
-In float32 it is numpy's, which a plan measures too. In bfloat16 our own kernels work between the products,
-and the peak is torch's in that dtype, as a run measures it; numpy's float32 peak stands beside it, of which
-a plan takes the double.
+In float32 it is numpy's, which a plan measures too. In bfloat16 the peak is torch's in that dtype, as a run
+measures it; numpy's float32 peak stands beside it, of which a plan takes the double.
 """
 
 import argparse
@@ -140,7 +139,7 @@ def main() -> None:
     )
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help=", ".join(SHAPES))
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--no-kernels", dest="kernels", action="store_false", help="bfloat16 by torch alone")
+    parser.add_argument("--no-kernels", dest="kernels", action="store_false", help="by torch alone")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
@@ -159,7 +158,7 @@ def main() -> None:
                 row = measure(
                     name,
                     dtype=given.dtype,
-                    kernels=given.kernels and given.dtype == "bfloat16",
+                    kernels=given.kernels,
                     dataset=dataset,
                     steps=given.steps,
                     threads=given.threads,

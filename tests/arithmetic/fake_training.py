@@ -56,6 +56,9 @@ class NoKernels:
 
     multiplies = True
 
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype, self.word = dtype, torch.float32.itemsize // dtype.itemsize
+
     def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
         """Nothing is done."""
 

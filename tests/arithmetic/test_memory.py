@@ -201,15 +201,23 @@ def test_our_own_kernels_keep_what_goes_into_norms_and_activations(made_of: Ingr
     "others",
     [
         {"compiled": True},
-        {"dtype": "float32"},
         {"dtype": "float16"},
         {"device_kind": "cuda"},
         {"device_kind": "mps"},
     ],
 )
-def test_our_own_kernels_work_in_bfloat16_on_a_cpu_without_compilation(others: dict[str, Any]) -> None:
+def test_our_own_kernels_work_on_a_cpu_without_compilation(others: dict[str, Any]) -> None:
     kernels = replace(CHARACTERS, kernels=True)
     assert memory(kernels, 8, **OWN | others) == memory(CHARACTERS, 8, **OWN | others)
+
+
+def test_in_float32_they_keep_the_same_in_twice_the_bytes() -> None:
+    own = shape(2, 4, 256, block_size=256, vocab_size=50305, tied=False, kernels=True)
+    found = memory(own, 8, **OWN | {"dtype": "float32"})
+    tokens = 8 * 256
+    blocks = 2 * ((2 * 4 + 8 * 4) * tokens * 256 + 4 * tokens * 4)
+    assert found.activations == blocks + (4 + 4 + 2 * 4) * tokens * 256 + 8 * tokens
+    assert found.logits == 4 * tokens * 50305
 
 
 def test_our_own_kernels_keep_no_masks() -> None:

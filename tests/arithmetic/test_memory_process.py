@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int:
+def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int, dtype: str = "float32") -> int:
     settings = {
         "n_layer": shape.n_layer,
         "n_head": shape.n_head,
@@ -40,7 +40,7 @@ def measured_peak(shape: ModelShape, micro_batch: int, accumulation: int) -> int
         "gradient_checkpointing": shape.gradient_checkpointing,
         "batch_size": micro_batch,
         "gradient_accumulation_steps": accumulation,
-        "dtype": "bfloat16" if shape.kernels else "float32",
+        "dtype": dtype,
         "kernels": shape.kernels,
         "compile": False,
         "device": "cpu",
@@ -90,7 +90,7 @@ TRAININGS = [
     (shape(4, 4, 256, 256, 8000, chunk=64, checkpointing=True), 16, 1),  # all given back that can be
     (shape(4, 4, 256, 256, 256, dropout=0.1), 16, 1),  # attention written out
 ]
-# In bfloat16 with our own kernels, where the process keeps all that it frees unless it is to be small.
+# With our own kernels, where the process keeps all that it frees unless it is to be small.
 WITH_KERNELS = [
     (shape(4, 4, 256, 256, 8000, kernels=True), 8, 2),  # logits among the activations
     (shape(6, 6, 384, 256, 65, kernels=True), 16, 1),  # nearly all of it activations
@@ -118,23 +118,26 @@ def test_within_ten_percent_of_the_measured_peak(
     assert_predicted(model, micro_batch, accumulation)
 
 
-@pytest.mark.skipif("bfloat16" not in find_device("cpu").native_dtypes, reason="this CPU has no bfloat16")
-@pytest.mark.skipif(isinstance(load_kernels(), Missing), reason="there is no gcc to build our kernels with")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("model", "micro_batch", "accumulation"), WITH_KERNELS if LONG else WITH_KERNELS[:3:2]
 )
 def test_within_ten_percent_of_the_measured_peak_with_our_own_kernels(
-    model: ModelShape, micro_batch: int, accumulation: int
+    model: ModelShape, micro_batch: int, accumulation: int, dtype: str
 ) -> None:
-    assert_predicted(model, micro_batch, accumulation)
+    if dtype not in find_device("cpu").native_dtypes:
+        pytest.skip(f"this CPU has no {dtype}")
+    if isinstance(missing := load_kernels(getattr(torch, dtype)), Missing):
+        pytest.skip(missing.reason)
+    assert_predicted(model, micro_batch, accumulation, dtype)
 
 
-def assert_predicted(model: ModelShape, micro_batch: int, accumulation: int) -> None:
-    measured = measured_peak(model, micro_batch, accumulation)
+def assert_predicted(model: ModelShape, micro_batch: int, accumulation: int, dtype: str = "float32") -> None:
+    measured = measured_peak(model, micro_batch, accumulation, dtype)
     step = Step(
         shape=model,
         micro_batch=micro_batch,
-        dtype="bfloat16" if model.kernels else "float32",
+        dtype=dtype,
         compiled=False,
         accumulation=accumulation,
         device_kind="cpu",

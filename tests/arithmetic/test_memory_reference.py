@@ -92,6 +92,10 @@ KERNELS = [
     Case((3, 12, 768, 1024, 50304), 4, tied=False, bias=True, kernels=True, gpu=False),
     Case((6, 6, 384, 256, 65), 16, tied=False, kernels=True, gpu=False, made_of=MODERN),
     Case((4, 4, 256, 1024, 65), 4, accumulation=2, tied=False, kernels=True, gpu=False, made_of=MODERN),
+    Case((6, 6, 384, 256, 65), 16, "float32", kernels=True, gpu=False),
+    Case((3, 12, 768, 1024, 50304), 4, "float32", accumulation=2, kernels=True, gpu=False),
+    Case((6, 6, 384, 256, 65), 16, "float32", dropout=0.2, kernels=True, gpu=False),
+    Case((4, 12, 768, 1024, 65), 4, "float32", checkpointing=True, kernels=True, gpu=False),
     Case((4, 12, 768, 1024, 65), 4, checkpointing=True, kernels=True, gpu=False),
     Case((6, 12, 768, 1024, 50304), 4, accumulation=2, checkpointing=True, kernels=True, gpu=False),
     # few tokens: weights, gradients and their tables decide

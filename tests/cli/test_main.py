@@ -11,7 +11,7 @@ import pytest
 from gptwright.cli.main import VERBS
 from gptwright.config.load import preset_names
 from gptwright.hardware.cpu import has_bfloat16
-from gptwright.hardware.kernels import find_kernel_compiler
+from gptwright.hardware.kernels import missing_for_kernels
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -98,8 +98,9 @@ def test_planning_for_this_cpu_needs_no_torch() -> None:
     done = without_torch("plan", "shakespeare-char-cpu", "--device=cpu", "--json")
     assert done.returncode == 0, done.stderr
     throughput = json.loads(done.stdout)["throughput"]
-    kernels = has_bfloat16() and find_kernel_compiler() is not None
-    assert (throughput["dtype"], throughput["kernels"]) == ("bfloat16" if kernels else "float32", kernels)
+    kernels = missing_for_kernels() is None
+    dtype = "bfloat16" if kernels and has_bfloat16() else "float32"
+    assert (throughput["dtype"], throughput["kernels"]) == (dtype, kernels)
 
 
 def test_diagnosing_comparing_and_reporting_need_no_torch(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.data.prepare import prepare
@@ -362,7 +363,7 @@ def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_besid
 def test_two_shapes_trained_here_in_bfloat16_are_inside_the_band_of_its_peak(tmp_path: Path) -> None:
     if "bfloat16" not in find_device("cpu").native_dtypes:
         pytest.skip("this CPU has no bfloat16")
-    if isinstance(missing := load_kernels(), Missing):
+    if isinstance(missing := load_kernels(torch.bfloat16), Missing):
         pytest.skip(missing.reason)
     for row, shape, micro_batch in trained_here(tmp_path, "readme-cpu", "medium", dtype="bfloat16"):
         vectors = 2 * row["float32_gflops"] * 1e9 if has_matrix_registers() else None

@@ -87,30 +87,37 @@ def attend_exactly(
     return y.detach(), x.grad
 
 
-def inputs(case: Case) -> tuple[Tensor, Tensor]:
+def inputs(case: Case, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     M, C = case.B * case.T, case.H * case.D
-    return draw(M, 3 * C, times=1.5), draw(M, C, seed=1)
+    return draw(M, 3 * C, dtype=dtype, times=1.5), draw(M, C, dtype=dtype, seed=1)
+
+
+def off(dtype: torch.dtype) -> float:
+    """How far results may be off, over their own length."""
+    return 0.006 if dtype == torch.bfloat16 else 1e-6
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.usefixtures("threads")
 def test_attention_and_its_way_back(multiplying: Kernels, case: Case) -> None:
-    qkv, dy = inputs(case)
+    qkv, dy = inputs(case, multiplying.dtype)
     y, d = attend(multiplying, case, qkv, dy)
     exact_y, exact_d = attend_exactly(case, qkv, dy)
-    assert float((y - exact_y).norm() / exact_y.norm()) < 0.006
+    furthest = off(multiplying.dtype)
+    assert float((y - exact_y).norm() / exact_y.norm()) < furthest
     # Each of queries, keys and values; a single token has but values.
     for ours, exact in zip(d.chunk(3, dim=1), exact_d.chunk(3, dim=1), strict=True):
-        assert float((ours - exact).norm()) < 0.008 * float(exact.norm()) + 1e-6 * float(dy.double().norm())
+        near = 1.5 * furthest * float(exact.norm()) + 1e-6 * float(dy.double().norm())
+        assert float((ours - exact).norm()) < near
 
 
 def test_no_token_sees_a_later_one(multiplying: Kernels) -> None:
     case = Case(1, 150, 2, 16)
-    qkv, dy = inputs(case)
+    qkv, dy = inputs(case, multiplying.dtype)
     y, _ = attend(multiplying, case, qkv, dy)
     for seen in (1, 63, 64, 65, 127, 149):
         other = qkv.clone()
-        other[seen:] = draw(150 - seen, 96, seed=2, times=5.0)
+        other[seen:] = draw(150 - seen, 96, dtype=multiplying.dtype, seed=2, times=5.0)
         changed, _ = attend(multiplying, case, other, dy)
         assert torch.equal(changed[:seen], y[:seen])
         assert not torch.equal(changed[seen], y[seen])
@@ -125,20 +132,20 @@ def test_no_token_sees_a_later_one(multiplying: Kernels) -> None:
 @pytest.mark.usefixtures("threads")
 def test_dropout_drops_the_same_both_ways(kernels: Kernels, T: int) -> None:
     case, seed, dropped, factor = Case(2, T, 2, 16), 2**40 + 9, 20_000, 65_536 / 45_536
-    qkv, dy = inputs(case)
-    mask = torch.ones(4, T, T, dtype=torch.bfloat16)
+    qkv, dy = inputs(case, kernels.dtype)
+    mask = torch.ones(4, T, T, dtype=kernels.dtype)
     kernels("drop", mask, mask, seed, dropped, 1.0, mask.numel())
     y, d = attend(kernels, case, qkv, dy, seed=seed, dropped=dropped, factor=factor)
     exact_y, exact_d = attend_exactly(case, qkv, dy, mask.double() * factor)
     # A single weight that was dropped on one way alone would be far more.
-    assert float((y - exact_y).norm() / exact_y.norm()) < 0.005
-    assert float((d - exact_d).norm() / exact_d.norm()) < 0.007
+    assert float((y - exact_y).norm() / exact_y.norm()) < off(kernels.dtype)
+    assert float((d - exact_d).norm() / exact_d.norm()) < 1.5 * off(kernels.dtype)
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_what_is_not_finite_is_not_hidden(multiplying: Kernels, poison: float) -> None:
     case = Case(1, 20, 1, 4)
-    qkv, dy = inputs(case)
+    qkv, dy = inputs(case, multiplying.dtype)
     qkv[9, 0] = poison
     y, d = attend(multiplying, case, qkv, dy)
     assert y[9].isnan().all()
@@ -149,7 +156,7 @@ def test_what_is_not_finite_is_not_hidden(multiplying: Kernels, poison: float) -
 
 def test_bits_do_not_depend_on_the_number_of_threads(kernels: Kernels) -> None:
     case = Case(3, 130, 3, 24, scales=True, turns=True)
-    qkv, dy = inputs(case)
+    qkv, dy = inputs(case, kernels.dtype)
     before, results = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)

@@ -9,12 +9,13 @@ from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin
-from gptwright.hardware.efficiency import CPU_BASIS, KERNELS_BASIS, MATRIX_BASIS
+from gptwright.hardware.efficiency import CPU_BASIS, FLOAT32_KERNELS_BASIS, KERNELS_BASIS, MATRIX_BASIS
 from gptwright.plan import device as planning
 from gptwright.plan.plan import Plan, make_plan
 from gptwright.report.plan_document import plan_document
 from gptwright.report.planned import plan_facts
 
+NO_GCC = "no gcc is installed, which our own kernels are built with"
 # No more than a tenth of a second of measuring, and the same on every machine.
 FLOAT32_PEAK = 1e11
 
@@ -35,7 +36,7 @@ class Machine:
     def has(self, *, bfloat16: bool, compiler: str | None) -> None:
         """Says what is here."""
         self.monkeypatch.setattr(planning, "has_bfloat16", lambda: bfloat16)
-        self.monkeypatch.setattr(planning, "find_kernel_compiler", lambda: compiler)
+        self.monkeypatch.setattr(planning, "missing_for_kernels", lambda: None if compiler else NO_GCC)
 
     def multiplies_by_matrix_registers(self, it_does: bool, /) -> None:
         """Says whether it has AMX."""
@@ -101,11 +102,40 @@ def test_matrix_registers_make_products_many_times_and_all_else_no_quicker(machi
 
 
 @pytest.mark.parametrize(
+    ("settings", "bfloat16", "why"),
+    [
+        ({}, False, "this CPU has no other in hardware"),
+        ({"dtype": "float32"}, False, "asked for"),
+        ({"dtype": "float32"}, True, "asked for"),
+        ({"attention_dtype": "float32"}, False, "this CPU has no other in hardware"),
+    ],
+)
+def test_in_float32_a_compiler_makes_our_own_kernels_too(
+    machine: Machine, settings: dict[str, Any], *, bfloat16: bool, why: str
+) -> None:
+    machine.has(bfloat16=bfloat16, compiler="/usr/bin/gcc")
+    plan = planned(**settings)
+    assert (plan.device.dtype, plan.device.kernels) == ("float32", True)
+    products, peak = said(plan, "dtype"), said(plan, "peak_flops")
+    assert products.text == "float32 with our own kernels"
+    assert products.reason == (
+        f"{why}, and a compiler is here; a run times our own kernels and takes the quickest"
+    )
+    assert (peak.number, peak.origin) == (FLOAT32_PEAK, Origin.MEASURED)
+    assert plan_document(plan, (), ())["throughput"]["basis"] == FLOAT32_KERNELS_BASIS
+
+
+@pytest.mark.parametrize(
     ("settings", "bfloat16", "compiler", "reason"),
     [
-        ({}, False, "/usr/bin/gcc", "this CPU has no other in hardware"),
+        ({}, False, None, "this CPU has no other in hardware"),
         ({"dtype": "bfloat16"}, False, "/usr/bin/gcc", "this CPU has no other in hardware"),
-        ({"dtype": "float32"}, True, "/usr/bin/gcc", "asked for"),
+        (
+            {"dtype": "float32", "kernels": False},
+            True,
+            "/usr/bin/gcc",
+            "asked for; not with our own kernels: kernels = False",
+        ),
         ({"dtype": "float16"}, True, "/usr/bin/gcc", "this CPU has no float16 in hardware"),
         (
             {"compile": True},
@@ -118,8 +148,7 @@ def test_matrix_registers_make_products_many_times_and_all_else_no_quicker(machi
             {},
             True,
             None,
-            "not bfloat16 with our own kernels: no gcc is installed, which they are built with; a run times"
-            " bfloat16 without them",
+            f"not bfloat16 with our own kernels: {NO_GCC}; a run times bfloat16 without them",
         ),
     ],
 )

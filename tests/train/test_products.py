@@ -20,11 +20,11 @@ from gptwright.plan.plan import make_plan
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train import checks, measure, products
-from gptwright.train.products import FLOAT32, KERNELS, WAYS, Way, choose_way, seconds_of_ways
+from gptwright.train.products import BFLOAT16, FLOAT32, KERNELS, MIXED, Way, choose_way, seconds_of_ways
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
 from tests.train.conftest import Train, Watcher, weights
 
-BFLOAT16, MIXED = WAYS[1:3]
+NARROW, WIDE = KERNELS["bfloat16"], KERNELS["float32"]
 CONFIG = TrainConfig(n_layer=3, n_head=2, n_embd=32, block_size=16, batch_size=2)
 SHAPE = ModelShape.of(CONFIG, 50)
 FASTEST_MIXED = {FLOAT32: 3e-6, BFLOAT16: 4e-6, MIXED: 2e-6}
@@ -40,7 +40,7 @@ def cpu() -> Device:
 def taken(monkeypatch: pytest.MonkeyPatch) -> dict[Way, float]:
     """Seconds that each way is said to take, where there are no kernels; another way is an error."""
     seconds = dict(FASTEST_MIXED)
-    monkeypatch.setattr(products, "load_kernels", lambda: Missing("no gcc is installed"))
+    monkeypatch.setattr(products, "load_kernels", lambda dtype: Missing("no gcc is installed"))
     monkeypatch.setattr(
         products, "seconds_of_ways", lambda ways, shape, device, rows: {way: seconds[way] for way in ways}
     )
@@ -104,10 +104,11 @@ def test_other_devices_are_not_timed(cpu: Device, device: Mapping[str, object]) 
 @pytest.fixture
 def built(taken: dict[Way, float], monkeypatch: pytest.MonkeyPatch) -> dict[Way, float]:
     """The same where there are kernels, which are the quickest."""
-    if isinstance(load_kernels(), Missing):
+    if isinstance(load_kernels(torch.float32), Missing):
         pytest.skip("no gcc")
     monkeypatch.setattr(products, "load_kernels", load_kernels)
-    taken[KERNELS] = 1e-6
+    taken[NARROW] = 1e-6
+    taken[WIDE] = 2.5e-6
     return taken
 
 
@@ -115,7 +116,7 @@ def built(taken: dict[Way, float], monkeypatch: pytest.MonkeyPatch) -> dict[Way,
 def test_our_own_kernels_are_one_of_the_ways(cpu: Device) -> None:
     choice = choose_way(CONFIG, SHAPE, cpu, before={})
     assert choice is not None
-    assert choice.way == KERNELS
+    assert choice.way == NARROW
     assert choice.reason == (
         "forward and backward of a token took 3.0 µs in float32, 1.0 µs in bfloat16 with our own kernels"
     )
@@ -133,18 +134,55 @@ def test_our_own_kernels_are_one_of_the_ways(cpu: Device) -> None:
 def test_kernels_that_are_asked_for_are_not_timed(cpu: Device) -> None:
     choice = choose_way(replace(CONFIG, kernels=True), SHAPE, cpu, before={})
     assert choice is not None
-    assert (choice.way, choice.origin, choice.reason) == (KERNELS, Origin.CONFIGURED, "asked for")
+    assert (choice.way, choice.origin, choice.reason) == (NARROW, Origin.CONFIGURED, "asked for")
+
+
+@pytest.fixture
+def old(cpu: Device) -> Device:
+    """The same without bfloat16."""
+    return replace(cpu, native_dtypes=("float32",))
+
+
+def test_a_cpu_without_bfloat16_has_them_in_float32(old: Device, built: dict[Way, float]) -> None:
+    choice = choose_way(CONFIG, SHAPE, old, before={})
+    assert choice is not None
+    assert choice.way == WIDE
+    assert choice.reason == (
+        "forward and backward of a token took 3.0 µs in float32, 2.5 µs in float32 with our own kernels"
+    )
+    # Nothing is rounded, so that they need be no tenth quicker.
+    built[WIDE] = 2.9e-6
+    assert choose_way(CONFIG, SHAPE, old, before={}) != choice
+    built[WIDE] = 3.1e-6
+    slower = choose_way(CONFIG, SHAPE, old, before={})
+    assert slower is not None
+    assert slower.way == FLOAT32
+
+
+@pytest.mark.usefixtures("built")
+def test_float32_that_is_asked_for_has_them_too(cpu: Device) -> None:
+    choice = choose_way(replace(CONFIG, dtype="float32", attention_dtype="float32"), SHAPE, cpu, before={})
+    assert choice is not None
+    assert choice.way == WIDE
+    asked = choose_way(replace(CONFIG, dtype="float32", kernels=True), SHAPE, cpu, before={})
+    assert asked is not None
+    assert (asked.way, asked.origin) == (WIDE, Origin.CONFIGURED)
+    assert choose_way(replace(CONFIG, dtype="float32", kernels=False), SHAPE, cpu, before={}) is None
 
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize(
     ("asked", "device", "why"),
     [
-        ({"dtype": "float32"}, {}, "they compute in bfloat16, attention included"),
-        ({"attention_dtype": "float32"}, {}, "they compute in bfloat16, attention included"),
+        ({"dtype": "float16"}, {}, "they compute in float32 here, and dtype = float16 is asked for"),
+        ({"attention_dtype": "float32"}, {}, "in bfloat16 they compute attention in it too"),
         ({"compile": True}, {}, "compile = True leaves it to torch's compiler"),
-        ({}, {"native_dtypes": ("float32",)}, "they are for a CPU that has bfloat16, and a CPU is none"),
-        ({}, {"type": "cuda", "index": 0}, "they are for a CPU that has bfloat16, and a CPU is none"),
+        (
+            {"dtype": "bfloat16"},
+            {"native_dtypes": ("float32",)},
+            "they compute in float32 here, and dtype = bfloat16 is asked for",
+        ),
+        ({}, {"type": "cuda", "index": 0}, "they are for a CPU, and a CPU is none"),
     ],
 )
 def test_kernels_that_cannot_be_had_are_refused_with_the_reason(
@@ -164,15 +202,25 @@ def test_a_run_that_had_kernels_where_there_are_none_now_takes_the_quickest_of_t
     choice = choose_way(CONFIG, SHAPE, cpu, before=before)
     assert choice is not None
     assert (choice.way, choice.origin) == (MIXED, Origin.MEASURED)
-    assert KERNELS not in taken
+    assert NARROW not in taken
+
+
+@pytest.mark.usefixtures("taken")
+def test_one_that_had_them_in_float32_says_that_it_goes_on_without(old: Device) -> None:
+    before = {"dtype": "float32", "float32_attention": False, "kernels": True}
+    choice = choose_way(CONFIG, SHAPE, old, before=before)
+    assert choice is not None
+    assert (choice.way, choice.origin) == (FLOAT32, Origin.DERIVED)
+    assert choice.reason == "not as this run had: no gcc is installed"
 
 
 @pytest.mark.usefixtures("everywhere", "built")
+@pytest.mark.parametrize("dtype", ["auto", "float32"])
 def test_a_run_with_kernels_learns_and_goes_on_to_the_same_bits(
-    tmp_path: Path, tiny: dict[str, str], train: Train
+    tmp_path: Path, tiny: dict[str, str], train: Train, dtype: str
 ) -> None:
-    options = tiny | {"dtype": "auto"}
-    in_float32 = train(options | {"dtype": "float32"}, tmp_path / "float32")
+    options = tiny | {"dtype": dtype}
+    in_float32 = train(options | {"dtype": "float32", "kernels": "False"}, tmp_path / "float32")
     whole = train(options, tmp_path / "whole")
     assert whole.state.best_val_loss == pytest.approx(in_float32.state.best_val_loss, abs=0.02)
     assert RunFolder(tmp_path / "whole").read_facts()["machine"]["kernels"] is True
@@ -206,13 +254,15 @@ def test_each_way_is_really_timed_and_leaves_no_trace(cpu: Device) -> None:
     draws = torch.get_rng_state()
     # Large enough for products to count: emulated, bfloat16 takes many times as long.
     shape = ModelShape.of(replace(CONFIG, n_embd=256, block_size=64), 500)
-    ways = [way for way in WAYS if not (way.kernels and isinstance(load_kernels(), Missing))]
+    ways = [FLOAT32, BFLOAT16, MIXED]
+    if not isinstance(load_kernels(torch.float32), Missing):
+        ways.extend(KERNELS.values())
     seconds = seconds_of_ways(ways, shape, cpu, rows=2, budget=1.0)
     assert list(seconds) == ways
     assert all(taken > 0 for taken in seconds.values())
     assert torch.equal(torch.get_rng_state(), draws)
     if "bfloat16" not in find_device("cpu").native_dtypes:
-        assert min(seconds, key=lambda way: seconds[way]) == FLOAT32
+        assert min(seconds, key=lambda way: seconds[way]).dtype == "float32"
 
 
 def test_a_first_pass_that_is_slow_decides_nothing(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +317,7 @@ def test_a_run_without_a_choice_promises_nothing_of_kernels(
 ) -> None:
     # A compiler is seen that cannot build them, so that a plan by itself would count on them.
     monkeypatch.setattr(planning, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(planning, "find_kernel_compiler", lambda: "gcc")
+    monkeypatch.setattr(planning, "missing_for_kernels", lambda: None)
     options = tiny | {"dtype": "bfloat16", "attention_dtype": "dtype", "out_dir": str(tmp_path / "run")}
     loaded = load_config([], options)
     assert make_plan(loaded.config, {}, sources={}).device.kernels

@@ -147,23 +147,25 @@ def attention_backward_bytes(step: Step) -> int:
 def own_mlp_backward_bytes(step: Step) -> int:
     """What a block with our own kernels has made when its MLP's backward pass is largest.
 
-    The gradient that came, in 16 bits, and that of the activation beside the activation made again.
+    A copy of the gradient that came, unless it can be multiplied as it is, and the gradient of the
+    activation beside the activation made again.
     """
-    return (1 + 4 + 4) * step.matmul_bytes * step.channels
+    copies = 1 if step.autocast or step.shape.dropout else 0
+    return (copies + 4 + 4) * step.matmul_bytes * step.channels
 
 
 def own_attention_backward_bytes(step: Step) -> int:
     """The same at its last product, when it has made every gradient of its matrices.
 
-    Gradients of the stream in float32 and of the branch in 16 bits, of queries, keys and values, and of what
-    they were made of, beside that itself and its norm's statistics.
+    Gradients of the stream in float32 and of the branch in the matmul dtype, of queries, keys and values, and
+    of what they were made of, beside that itself and its norm's statistics.
     """
     return (FLOAT + (1 + 3 + 1 + 1) * step.matmul_bytes) * step.channels + 2 * FLOAT * step.tokens
 
 
 def own_loss_bytes(step: Step) -> int:
-    """The logits that our own kernels make at a time, overwritten by their gradient; rows are made even."""
-    vocabulary = step.shape.vocab_size + step.shape.vocab_size % 2
+    """The logits that our own kernels make at a time, overwritten by their gradient; 16-bit rows are even."""
+    vocabulary = step.shape.vocab_size + (step.shape.vocab_size % 2 if step.autocast else 0)
     return step.matmul_bytes * step.chunk_tokens * vocabulary
 
 

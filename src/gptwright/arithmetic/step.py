@@ -128,7 +128,7 @@ class Step:
         return (
             self.shape.kernels
             and self.device_kind == "cpu"
-            and self.dtype == "bfloat16"
+            and self.dtype in ("bfloat16", "float32")
             and not self.compiled
         )
 

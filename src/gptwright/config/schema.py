@@ -173,8 +173,7 @@ class TrainConfig:
     )
     kernels: bool | Literal["auto"] = setting(
         "auto",
-        "our own compiled code between the products of a step in bfloat16 on a CPU; auto: where it is timed"
-        " to be quicker; it needs gcc",
+        "our own compiled code for a step on a CPU; auto: where it is timed to be quicker; it needs gcc",
     )
     compile: bool | Literal["auto"] = setting(
         "auto", "torch.compile; auto: on a CUDA GPU, where a compiler is installed"

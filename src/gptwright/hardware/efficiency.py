@@ -44,6 +44,10 @@ CPU_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer at eight"
     " shapes on one CPU, within 22 % there"
 )
+FLOAT32_KERNELS_BASIS = (
+    "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer with its own"
+    " kernels at eight shapes on one CPU, within 22 % there"
+)
 KERNELS_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in bfloat16, fitted to this trainer with its own"
     " kernels at eight shapes on one CPU, within 18 % there"
@@ -72,6 +76,8 @@ def predict_speed(work: Work) -> Speed:
 
 
 def _cpu_basis(work: Work) -> str:
+    if work.kernels and work.dtype == "float32":
+        return FLOAT32_KERNELS_BASIS
     if work.kernels:
         return KERNELS_BASIS if work.vector_flops is None else MATRIX_BASIS
     return CPU_BASIS if work.dtype == "float32" else AUTOCAST_BASIS

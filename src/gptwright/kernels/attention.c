@@ -2,7 +2,7 @@
  *
  * Scores and probabilities live only in a thread's own room, which its caches hold: none is kept. Of a
  * softmax the logarithm of its sum is kept, and the way back computes probabilities again (Dao et al. 2022,
- * FlashAttention, arXiv 2205.14135). Scores are float32; probabilities are rounded to bfloat16 where they are
+ * FlashAttention, arXiv 2205.14135). Scores are float32; probabilities are rounded to numbers where they are
  * multiplied.
  *
  * Shapes: B sequences, T tokens, H heads, D channels of a head, N = B * H.
@@ -11,11 +11,11 @@
 #include "product.h"
 
 /* Queries that are done together, and keys on the way back: whole panels. */
-enum { QUERIES = WIDTH, KEYS = 2 * WIDTH };
+enum { QUERIES = 64, KEYS = 128 };
 
 /* Beyond the last key that a query sees so many weights at least are 0: its tile's other rows see some of
- * them, and pairs are multiplied so many together. */
-enum { BEYOND = ROWS + 2 * STEP };
+ * them, and words are multiplied so many together. */
+enum { BEYOND = ROWS + IN_WORD * STEP };
 
 /* Keys that a query sees, rounded up so that no vector is cut; what lies beyond is made to weigh nothing. */
 static inline i64 looked_at(float *scores, i64 seen)
@@ -27,17 +27,17 @@ static inline i64 looked_at(float *scores, i64 seen)
 }
 
 /* Panels of T columns in which a row's channels are the terms, and of D columns whose terms are the rows. */
-static void pack_keys(const task *of, rows from, uint32_t *panels)
+static void pack_keys(const task *of, rows from, word *panels)
 {
     for (i64 t = 0; t < of->T; t += WIDTH)
-        pack_columns((source){from.at + t * from.row, from.row, 0}, panels + t * pairs_of(of->D), of->D,
+        pack_columns((source){from.at + t * from.row, from.row, 0}, panels + t * panel_words(of->D), of->D,
                      least(WIDTH, of->T - t));
 }
 
-static void pack_tokens(const task *of, rows from, uint32_t *panels)
+static void pack_tokens(const task *of, rows from, word *panels)
 {
     for (i64 d = 0; d < of->D; d += WIDTH)
-        pack_rows((source){from.at + d, from.row, 0}, panels + d * pairs_of(of->T), WIDTH, of->T,
+        pack_rows((source){from.at + d, from.row, 0}, panels + d * panel_words(of->T), WIDTH, of->T,
                   least(WIDTH, of->D - d));
 }
 
@@ -47,47 +47,48 @@ typedef struct {
 } block;
 
 /* to [count, stride] = rows of the queries times the keys that a query of a tile sees. */
-static void multiply_keys(const task *of, block at, rows queries, const uint32_t *panels, float *to)
+static void multiply_keys(const task *of, block at, rows queries, const word *panels, float *to)
 {
-    i64 panel = pairs_of(of->D), pairs = of->even / 2;
+    i64 panel = panel_words(of->D), words = of->even / IN_WORD;
     for (i64 k = at.from; k < at.until; k += WIDTH)
         for (i64 r = 0; r < at.count; r += ROWS) {
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall) - k;
-            const bf16 *row = queries.at + (at.first + r) * queries.row;
+            const number *row = queries.at + (at.first + r) * queries.row;
             if (seen > 0)
-                tile(tall, (lefts){(const two *)row, queries.row / 2, 1}, panels + k * panel, NULL,
-                     pairs, (target){to + r * at.stride + k - at.from, at.stride, PUT}, least(WIDTH, seen));
+                tile(tall, (lefts){(const word *)row, queries.row / IN_WORD, 1}, panels + k * panel, NULL,
+                     words, (target){to + r * at.stride + k - at.from, at.stride, PUT},
+                     multiple(least(WIDTH, seen), LANES));
         }
 }
 
 /* to [count, D] = weights [count, stride] times tokens, none of which its tile does not see. */
-static void multiply_tokens(const task *of, block at, const bf16 *weights, const uint32_t *panels, target to)
+static void multiply_tokens(const task *of, block at, const number *weights, const word *panels, target to)
 {
-    i64 size = to.how == NARROWED ? sizeof(bf16) : sizeof(float);
+    i64 size = to.how == NARROWED ? sizeof(number) : sizeof(float);
     for (i64 d = 0; d < of->D; d += WIDTH)
         for (i64 r = 0; r < at.count; r += ROWS) {
             i64 tall = least(ROWS, at.count - r), seen = least(at.until, at.first + r + tall);
             target here = {(char *)to.at + (r * to.row + d) * size, to.row, to.how};
-            const uint32_t *panel = panels + d * pairs_of(of->T) + at.from / 2 * WIDTH;
-            lefts left = {(const two *)(weights + r * at.stride), at.stride / 2, 1};
+            const word *panel = panels + d * panel_words(of->T) + at.from / IN_WORD * WIDTH;
+            lefts left = {(const word *)(weights + r * at.stride), at.stride / IN_WORD, 1};
             if (seen > at.from)
-                tile(tall, left, panel, NULL, (seen - at.from + 1) / 2, here, least(WIDTH, of->D - d));
+                tile(tall, left, panel, NULL, words_of(seen - at.from), here, least(WIDTH, of->D - d));
         }
 }
 
 /* to [T, D] at the keys += the transpose of weights [count, stride] times tokens of the queries that see
  * them. */
-static void add_transposed(const task *of, block at, const bf16 *weights, uint32_t *room,
-                           const uint32_t *panels, float *to)
+static void add_transposed(const task *of, block at, const number *weights, word *room,
+                           const word *panels, float *to)
 {
-    i64 pairs = pairs_of(at.count), all = at.until - at.from;
+    i64 words = panel_words(at.count), all = at.until - at.from;
     pack_left((source){weights, at.stride, 0}, room, at.count, all);
     for (i64 d = 0; d < of->D; d += WIDTH)
         for (i64 k = 0; k < all; k += ROWS) {
-            i64 begin = at.from + k > at.first ? (at.from + k - at.first) / 2 : 0;
-            const uint32_t *panel = panels + d * pairs_of(of->T) + (at.first / 2 + begin) * WIDTH;
+            i64 begin = at.from + k > at.first ? (at.from + k - at.first) / IN_WORD : 0;
+            const word *panel = panels + d * panel_words(of->T) + (at.first / IN_WORD + begin) * WIDTH;
             target here = {to + (at.from + k) * of->D + d, of->D, ADDED};
-            tile(least(ROWS, all - k), packed_left(room, at.count, k, begin), panel, NULL, pairs - begin,
+            tile(least(ROWS, all - k), packed_left(room, at.count, k, begin), panel, NULL, words - begin,
                  here, least(WIDTH, of->D - d));
         }
 }
@@ -100,7 +101,8 @@ static inline float kept(const task *of, uint32_t place)
 /* weights = softmax(scale * scores) of the keys that each query of a block sees, 0 a little beyond, some
  * dropped, and logarithms of the sums. `place` is that of the first score for dropout. In passes over all
  * queries, because one alone would have the CPU wait for its largest score and its sum. */
-static void softmax(const task *of, block at, float *scores, bf16 *weights, float *logarithms, uint32_t place)
+static void softmax(const task *of, block at, float *scores, number *weights, float *logarithms,
+                    uint32_t place)
 {
     float scale = 1.0f / sqrtf((float)of->D), largest[QUERIES], sums[QUERIES];
     for (i64 r = 0; r < at.count; r++) {
@@ -123,7 +125,7 @@ static void softmax(const task *of, block at, float *scores, bf16 *weights, floa
     }
     for (i64 r = 0; r < at.count; r++) {
         float *row = scores + r * at.stride, share = 1.0f / sums[r];
-        bf16 *to = weights + r * at.stride;
+        number *to = weights + r * at.stride;
         i64 looked = multiple(at.first + r + 1, LANES);
         if (of->dropped) {
 #pragma omp simd
@@ -134,7 +136,7 @@ static void softmax(const task *of, block at, float *scores, bf16 *weights, floa
         for (i64 k = 0; k < looked; k++)
             row[k] *= share;
         narrow_all(row, to, looked);
-        memset(to + looked, 0, BEYOND * sizeof(bf16));
+        memset(to + looked, 0, BEYOND * sizeof(number));
         logarithms[r] = largest[r] * scale + logf(sums[r]);
     }
 }
@@ -142,7 +144,7 @@ static void softmax(const task *of, block at, float *scores, bf16 *weights, floa
 /* Of the first `seen` keys: weights as `softmax` made them, and gradient, that of the scores, from g, that of
  * the weights; `along` is their product with the weights. Both are 0 a little beyond. Scores and g are used
  * up. */
-static inline void softmax_back(const task *of, float *scores, float *g, bf16 *weights, bf16 *gradient,
+static inline void softmax_back(const task *of, float *scores, float *g, number *weights, number *gradient,
                                 i64 seen, float scale, float logarithm, float along, uint32_t place)
 {
     i64 looked = looked_at(scores, seen);
@@ -162,8 +164,8 @@ static inline void softmax_back(const task *of, float *scores, float *g, bf16 *w
     }
     narrow_all(scores, weights, looked);
     narrow_all(g, gradient, looked);
-    memset(weights + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
-    memset(gradient + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(bf16));
+    memset(weights + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(number));
+    memset(gradient + seen, 0, (size_t)(looked - seen + BEYOND) * sizeof(number));
 }
 
 /* `count` elements off a room that begins at null when it is only counted. */
@@ -178,8 +180,8 @@ static inline void *carved(char **room, i64 count, size_t size)
  * only if something is done to them. */
 typedef struct {
     rows q, k, dy;
-    bf16 *q_room, *k_room, *dy_room, *weights, *ds;
-    uint32_t *k_keys, *v_keys, *q_tokens, *k_tokens, *v_tokens, *dy_tokens, *left;
+    number *q_room, *k_room, *dy_room, *weights, *ds;
+    word *k_keys, *v_keys, *q_tokens, *k_tokens, *v_tokens, *dy_tokens, *left;
     float *q_inverse, *k_inverse, *scores, *dweights, *along, *dq, *dk, *dv;
 } room;
 
@@ -187,27 +189,27 @@ typedef struct {
 static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int back)
 {
     char *at = begin;
-    i64 T = of->T, elements = T * of->even, by_keys = multiple(T, WIDTH) * pairs_of(of->D);
-    i64 by_tokens = multiple(of->D, WIDTH) * pairs_of(T), scores = QUERIES * stride;
-    to->q_room = carved(&at, elements, sizeof(bf16));
-    to->k_room = carved(&at, elements, sizeof(bf16));
+    i64 T = of->T, elements = T * of->even, by_keys = multiple(T, WIDTH) * panel_words(of->D);
+    i64 by_tokens = multiple(of->D, WIDTH) * panel_words(T), scores = QUERIES * stride;
+    to->q_room = carved(&at, elements, sizeof(number));
+    to->k_room = carved(&at, elements, sizeof(number));
     to->q_inverse = carved(&at, T, sizeof(float));
     to->k_inverse = carved(&at, T, sizeof(float));
-    to->k_keys = carved(&at, by_keys, sizeof(uint32_t));
+    to->k_keys = carved(&at, by_keys, sizeof(word));
     to->scores = carved(&at, scores, sizeof(float));
-    to->weights = carved(&at, scores, sizeof(bf16));
+    to->weights = carved(&at, scores, sizeof(number));
     if (!back) {
-        to->v_tokens = carved(&at, by_tokens, sizeof(uint32_t));
+        to->v_tokens = carved(&at, by_tokens, sizeof(word));
         return (uintptr_t)at;
     }
-    to->dy_room = carved(&at, elements, sizeof(bf16));
-    to->v_keys = carved(&at, by_keys, sizeof(uint32_t));
-    to->q_tokens = carved(&at, by_tokens, sizeof(uint32_t));
-    to->k_tokens = carved(&at, by_tokens, sizeof(uint32_t));
-    to->dy_tokens = carved(&at, by_tokens, sizeof(uint32_t));
-    to->left = carved(&at, QUERIES / 2 * multiple(KEYS, TALL), sizeof(uint32_t));
+    to->dy_room = carved(&at, elements, sizeof(number));
+    to->v_keys = carved(&at, by_keys, sizeof(word));
+    to->q_tokens = carved(&at, by_tokens, sizeof(word));
+    to->k_tokens = carved(&at, by_tokens, sizeof(word));
+    to->dy_tokens = carved(&at, by_tokens, sizeof(word));
+    to->left = carved(&at, panel_words(QUERIES) * multiple(KEYS, TALL), sizeof(word));
     to->dweights = carved(&at, scores, sizeof(float));
-    to->ds = carved(&at, scores, sizeof(bf16));
+    to->ds = carved(&at, scores, sizeof(number));
     to->along = carved(&at, T, sizeof(float));
     to->dq = carved(&at, QUERIES * of->D, sizeof(float));
     to->dk = carved(&at, T * of->D, sizeof(float));
@@ -223,7 +225,7 @@ static room room_for(const task *of, i64 stride, int back)
 }
 
 /* Queries and keys of a head, whose rows begin at `head`, and panels of the keys. */
-static void take_queries_and_keys(const task *of, const bf16 *head, room *in)
+static void take_queries_and_keys(const task *of, const number *head, room *in)
 {
     i64 C = of->H * of->D;
     if (of->own || of->scaled) {
@@ -242,7 +244,7 @@ static void take_queries_and_keys(const task *of, const bf16 *head, room *in)
 static inline i64 stride_of(i64 keys) { return multiple(keys, LANES) + multiple(BEYOND, LANES); }
 
 /* Head n: its columns of y [T, H * D] and logarithms [T] of its rows of qkv [T, 3 * H * D]. */
-static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarithms)
+static void head(const task *of, i64 n, const number *qkv, number *y, float *logarithms)
 {
     i64 T = of->T, C = of->H * of->D, stride = stride_of(T);
     room in = room_for(of, stride, 0);
@@ -260,8 +262,8 @@ static void head(const task *of, i64 n, const bf16 *qkv, bf16 *y, float *logarit
 }
 
 /* dqkv of head n. */
-static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, const bf16 *dy,
-                      const float *logarithms, bf16 *dqkv)
+static void head_back(const task *of, i64 n, const number *qkv, const number *y, const number *dy,
+                      const float *logarithms, number *dqkv)
 {
     i64 T = of->T, D = of->D, C = of->H * D, stride = stride_of(KEYS);
     int turned = of->own || of->scaled;
@@ -315,13 +317,14 @@ static void head_back(const task *of, i64 n, const bf16 *qkv, const bf16 *y, con
 static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon,
                     i64 seed, i64 dropped, float factor)
 {
-    i64 even = multiple(D, 2);
+    i64 even = multiple(D, IN_WORD);
     return (task){T, H, D, even, own, others, scaled, epsilon, keys_of(seed), (uint32_t)dropped, factor};
 }
 
 /* y [B * T, H * D] and logarithms [N, T] of qkv [B * T, 3 * H * D]: queries, keys, values. */
-void attention(const bf16 *qkv, bf16 *y, float *logarithms, const float *own, const float *others, int scaled,
-               float epsilon, i64 seed, i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D, int threads)
+void attention(const number *qkv, number *y, float *logarithms, const float *own, const float *others,
+               int scaled, float epsilon, i64 seed, i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D,
+               int threads)
 {
     task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
@@ -332,9 +335,9 @@ void attention(const bf16 *qkv, bf16 *y, float *logarithms, const float *own, co
 }
 
 /* dqkv, from dy and what `attention` was given and made. */
-void attention_back(const bf16 *qkv, const bf16 *y, const bf16 *dy, const float *logarithms, bf16 *dqkv,
-                    const float *own, const float *others, int scaled, float epsilon, i64 seed, i64 dropped,
-                    float factor, i64 B, i64 T, i64 H, i64 D, int threads)
+void attention_back(const number *qkv, const number *y, const number *dy, const float *logarithms,
+                    number *dqkv, const float *own, const float *others, int scaled, float epsilon, i64 seed,
+                    i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D, int threads)
 {
     task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)

@@ -5,9 +5,9 @@
 
 /* What all heads have in common.
  *
- * even: D, made even by a channel that is 0. Queries and keys are scaled to a mean square of 1 if `scaled`,
- * and turned by rotary factors [T, D] unless null. Of probabilities `dropped` of 65,536 fates are dropped,
- * and the others times `factor`. */
+ * even: D, made even by a channel that is 0 where a word has two numbers. Queries and keys are scaled to a
+ * mean square of 1 if `scaled`, and turned by rotary factors [T, D] unless null. Of probabilities `dropped`
+ * of 65,536 fates are dropped, and the others times `factor`. */
 typedef struct {
     i64 T, H, D, even;
     const float *own, *others;
@@ -20,7 +20,7 @@ typedef struct {
 
 /* Rows [T, even] of a head's queries, keys, values or gradients, `row` elements apart. */
 typedef struct {
-    const bf16 *at;
+    const number *at;
     i64 row;
 } rows;
 
@@ -38,7 +38,7 @@ static inline void turn(const float *x, float *to, const float *own, const float
 }
 
 /* Rows [T, even] of queries or keys, scaled and turned; inverse [T] is by what they were scaled. */
-static inline void take_turned(const task *of, const bf16 *from, i64 row, bf16 *to, float *inverse)
+static inline void take_turned(const task *of, const number *from, i64 row, number *to, float *inverse)
 {
     i64 D = of->D;
     for (i64 t = 0; t < of->T; t++, from += row, to += of->even) {
@@ -58,19 +58,19 @@ static inline void take_turned(const task *of, const bf16 *from, i64 row, bf16 *
 }
 
 /* Gradients [count, D], rounded, to rows that lie `row` elements apart. */
-static inline void give_rows(const task *of, const float *gradient, bf16 *to, i64 row, i64 count)
+static inline void give_rows(const task *of, const float *gradient, number *to, i64 row, i64 count)
 {
     for (i64 t = 0; t < count; t++)
         narrow_all(gradient + t * of->D, to + t * row, of->D);
 }
 
 /* The same of tokens from `first` on, brought back through what made them of the rows. */
-static inline void give_turned(const task *of, const float *gradient, bf16 *to, i64 row, i64 first, i64 count,
-                        const bf16 *made, const float *inverse)
+static inline void give_turned(const task *of, const float *gradient, number *to, i64 row, i64 first,
+                               i64 count, const number *made, const float *inverse)
 {
     i64 D = of->D;
     for (i64 t = first; t < first + count; t++, gradient += D) {
-        const bf16 *was = made + t * of->even;
+        const number *was = made + t * of->even;
         float left[D], back[D], along = 0.0f;
         /* Turning keeps products, so the part along the result is found before it is turned back. */
         if (of->scaled) {
@@ -89,12 +89,12 @@ static inline void give_turned(const task *of, const float *gradient, bf16 *to, 
 }
 
 /* The rows as they lie, or if their channels are odd copies that end with a 0. */
-static inline rows even_rows(const task *of, const bf16 *from, i64 row, bf16 *room)
+static inline rows even_rows(const task *of, const number *from, i64 row, number *room)
 {
     if (of->even == of->D)
         return (rows){from, row};
     for (i64 t = 0; t < of->T; t++) {
-        memcpy(room + t * of->even, from + t * row, (size_t)of->D * sizeof(bf16));
+        memcpy(room + t * of->even, from + t * row, (size_t)of->D * sizeof(number));
         room[t * of->even + of->D] = 0;
     }
     return (rows){room, of->even};

@@ -3,15 +3,14 @@
 Compiled where it runs, the code uses every vector instruction that the CPU has, and needs no package for each
 platform: three to eight seconds for the first run of a machine, nothing later. It is kept in the cache folder
 under a name made of all that decides it. Only gcc is taken: its OpenMP is torch's own, so that both work with
-one set of threads; with two, each would wait for the other's (docs/lab-notes.md).
+one set of threads; with two, each would wait for the other's (docs/lab-notes.md). A library works in one
+dtype.
 """
 
 import ctypes
 import functools
 import hashlib
-import platform
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from importlib import resources
@@ -22,10 +21,12 @@ from torch import Tensor
 
 from gptwright.errors import DeviceError, GptwrightError
 from gptwright.files import cache_folder, replace_bytes
-from gptwright.hardware.kernels import find_kernel_compiler
+from gptwright.hardware.kernels import find_kernel_compiler, missing_for_kernels
 
 # NaN and infinity keep their meaning: a run is judged by them.
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+# What a number is.
+BUILDS: dict[torch.dtype, tuple[str, ...]] = {torch.bfloat16: (), torch.float32: ("-DFLOAT32",)}
 # gcc takes three to eight seconds; a compiler that takes so long is not one to wait for.
 PATIENCE = 120.0
 
@@ -63,13 +64,16 @@ class Kernels:
 
     Args:
         path: the shared library.
+        dtype: of the numbers that products read and write: one of `BUILDS`.
 
     Attributes:
+        dtype: the same.
         multiplies: whether its products of matrices are the quickest that this CPU has; torch's are if not.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dtype: torch.dtype) -> None:
         library = ctypes.CDLL(str(path))
+        self.dtype = dtype
         self._functions = {}
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, name)
@@ -78,6 +82,11 @@ class Kernels:
             self._functions[name] = function
         self.multiplies = bool(library.multiplies())
 
+    @property
+    def word(self) -> int:
+        """Numbers that its products take together: rows of them have a multiple of it."""
+        return torch.float32.itemsize // self.dtype.itemsize
+
     def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
         """Calls a function; tensors are contiguous, and None is a null pointer."""
         self._functions[name](
@@ -85,26 +94,24 @@ class Kernels:
         )
 
 
-def load_kernels() -> Kernels | Missing:
-    """The kernels, built if they are not in the cache folder yet, or why there are none.
+def load_kernels(dtype: torch.dtype) -> Kernels | Missing:
+    """Those of a dtype, built if they are not in the cache folder yet, or why there are none.
 
     Looked for once a process and compiler.
     """
-    if not sys.platform.startswith("linux"):
-        return Missing(f"our own kernels are for Linux, and this is {platform.system()}")
     compiler = find_kernel_compiler()
-    if compiler is None:
-        return Missing("no gcc is installed, which our own kernels are built with")
-    return _loaded(compiler, cache_folder())
+    if (missing := missing_for_kernels()) is not None or compiler is None:
+        return Missing(missing or "no compiler is installed")
+    return _loaded(compiler, cache_folder(), dtype)
 
 
-def require_kernels() -> Kernels:
-    """The kernels.
+def require_kernels(dtype: torch.dtype) -> Kernels:
+    """Those of a dtype.
 
     Raises:
         DeviceError: there are none here.
     """
-    kernels = load_kernels()
+    kernels = load_kernels(dtype)
     if isinstance(kernels, Missing):
         raise DeviceError(
             "kernels = True cannot be done here",
@@ -115,41 +122,42 @@ def require_kernels() -> Kernels:
 
 
 @functools.lru_cache
-def _loaded(compiler: str, cache: Path) -> Kernels | Missing:
+def _loaded(compiler: str, cache: Path, dtype: torch.dtype) -> Kernels | Missing:
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, timeout=PATIENCE, check=True)
         if b"Free Software Foundation" not in version.stdout:
             return Missing(f"{compiler} is not gcc, whose OpenMP is torch's")
-        return _kept_or_built(compiler, version.stdout, cache / "kernels")
+        return _kept_or_built(compiler, version.stdout, cache / "kernels", dtype)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
         why = next((line for line in said if "error" in line), str(error))
         return Missing(f"our own kernels could not be built: {why}")
 
 
-def _kept_or_built(compiler: str, version: bytes, folder: Path) -> Kernels:
+def _kept_or_built(compiler: str, version: bytes, folder: Path, dtype: torch.dtype) -> Kernels:
+    flags = (*FLAGS, *BUILDS[dtype])
     sources = {
         file.name: file.read_bytes()
         for file in sorted(resources.files("gptwright.kernels").iterdir(), key=lambda file: file.name)
         if file.name.endswith((".c", ".h"))
     }
-    decides = (*sources.values(), " ".join(FLAGS).encode(), compiler.encode(), version, _processor())
+    decides = (*sources.values(), " ".join(flags).encode(), compiler.encode(), version, _processor())
     kept = folder / f"step-{hashlib.sha256(b'|'.join(decides)).hexdigest()[:16]}.so"
     if kept.is_file():
-        return Kernels(kept)
+        return Kernels(kept, dtype)
     with tempfile.TemporaryDirectory() as beside:
         for name, source in sources.items():
             Path(beside, name).write_bytes(source)
         made = Path(beside, "step.so")
         units = [name for name in sources if name.endswith(".c")]
-        command = [compiler, *FLAGS, *units, "-o", str(made), "-lm"]
+        command = [compiler, *flags, *units, "-o", str(made), "-lm"]
         subprocess.run(command, cwd=beside, capture_output=True, timeout=PATIENCE, check=True)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             replace_bytes(kept, made.read_bytes())
         except (OSError, GptwrightError):
-            return Kernels(made)  # what is loaded may go
-        return Kernels(kept)
+            return Kernels(made, dtype)  # what is loaded may go
+        return Kernels(kept, dtype)
 
 
 def _processor() -> bytes:

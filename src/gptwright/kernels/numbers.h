@@ -1,4 +1,8 @@
-/* Numbers of 16 and 32 bits, and functions of them that a compiler can make vectors of. */
+/* Numbers, and functions of them that a compiler can make vectors of.
+ *
+ * Everything here is built twice, as two libraries: a `number`, which is what products read and write, is
+ * bfloat16, or float32 with -DFLOAT32. All arithmetic is float32 in both.
+ */
 #pragma once
 
 #include <math.h>
@@ -6,11 +10,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) && !defined(FLOAT32)
+#define BFLOAT16_INSTRUCTIONS
 #include <immintrin.h>
 #endif
 
-typedef uint16_t bf16;
+#ifdef FLOAT32
+typedef float number;
+#else
+typedef uint16_t number;
+#endif
 typedef int64_t i64;
 
 /* Fewer elements are done before a second thread has begun; torch's own operations draw the same line. */
@@ -20,25 +29,38 @@ static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
 static inline i64 multiple(i64 count, i64 of) { return (count + of - 1) / of * of; }
 
-static inline float wide(bf16 narrow)
+#ifdef FLOAT32
+
+static inline float wide(number same) { return same; }
+
+static inline number narrow(float value) { return value; }
+
+static inline void narrow_all(const float *x, number *to, i64 count)
+{
+    memcpy(to, x, (size_t)count * sizeof(number));
+}
+
+#else
+
+static inline float wide(number narrow)
 {
     union { uint32_t bits; float value; } both = {(uint32_t)narrow << 16};
     return both.value;
 }
 
 /* To the nearest, ties to even; NaN stays NaN. */
-static inline bf16 narrow(float value)
+static inline number narrow(float value)
 {
     union { float value; uint32_t bits; } both = {value};
     uint32_t rounded = (both.bits + 0x7fff + ((both.bits >> 16) & 1)) >> 16;
-    return (both.bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (bf16)rounded;
+    return (both.bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (number)rounded;
 }
 
 /* The same for many, by the CPU's own instruction where it has one; to that numbers below 1.2e-38 are 0. */
-static inline void narrow_all(const float *x, bf16 *to, i64 count)
+static inline void narrow_all(const float *x, number *to, i64 count)
 {
     i64 i = 0;
-#ifdef __AVX512BF16__
+#ifdef BFLOAT16_INSTRUCTIONS
     for (; i + 16 <= count; i += 16)
         _mm256_storeu_si256((__m256i *)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
 #endif
@@ -46,6 +68,8 @@ static inline void narrow_all(const float *x, bf16 *to, i64 count)
     for (i64 j = i; j < count; j++)
         to[j] = narrow(x[j]);
 }
+
+#endif
 
 /* exp(x) for x up to 88, within two units in the last place; 2^n times Cephes' polynomial (Moshier 1992) of
  * what is left. Below -87 it is 0. */

@@ -3,20 +3,24 @@
  * A line that one core has written costs another as much as one from main memory, so threads share a product
  * by rows, as they share all that lies between two products: tokens stay with their core. Only where a weight
  * is more to read than the tokens they share columns. Each packs for itself what it needs, a weight rounded
- * to bfloat16 on the way, and no copy of one is kept. Every sum is taken in the same order whatever the
+ * to numbers on the way, and no copy of one is kept. Every sum is taken in the same order whatever the
  * number of threads.
  *
  * Shapes: M rows (tokens), I inputs and O outputs of a layer.
  */
 #include "product.h"
 
-/* What a core packs at a time, so that its second cache holds it: terms of a panel, pairs of several panels
+/* What a core packs at a time, so that its second cache holds it: terms of a panel, words of several panels
  * that a left tile meets, and for `linear_weight` terms, which are tokens, and inputs. A core with matrix
- * registers has 2 MiB, others have 1, of which one long panel takes a third. */
-#ifdef MATRIX_REGISTERS
-enum { TERMS = 3072, PACKED = 1 << 18, TOKENS = 512, INPUTS = 12 * WIDTH };
+ * registers has 2 MiB, one with an instruction for bfloat16 has 1, of which one long panel takes a third, and
+ * others may have half of that. NEAR words of a left operand meet a panel while the first cache holds it; where
+ * they are fewer than a tile's, each tile meets all panels. */
+#ifdef FLOAT32
+enum { TERMS = 1536, PACKED = 1 << 16, NEAR = 1 << 14, TOKENS = 256, INPUTS = 256 };
+#elif defined(MATRIX_REGISTERS)
+enum { TERMS = 3072, PACKED = 1 << 18, NEAR = 0, TOKENS = 512, INPUTS = 12 * WIDTH };
 #else
-enum { TERMS = 3072, PACKED = 0, TOKENS = 1024, INPUTS = 6 * WIDTH };
+enum { TERMS = 3072, PACKED = 0, NEAR = 0, TOKENS = 1024, INPUTS = 6 * WIDTH };
 #endif
 
 /* Fewer multiplications are done before a second thread has begun. */
@@ -37,7 +41,7 @@ typedef struct {
     source right;
     int side_by_side;
     const float *bias;
-    bf16 *to;
+    number *to;
     i64 to_row, M, N, K;
 } task;
 
@@ -54,7 +58,7 @@ static inline i64 terms_of(i64 K)
 }
 
 /* Elements of a panel, and of the sums of so many tiles where terms are multiplied in parts. */
-static inline i64 panel_room(i64 K) { return pairs_of(least(K, terms_of(K))) * WIDTH; }
+static inline i64 panel_room(i64 K) { return panel_words(least(K, terms_of(K))) * WIDTH; }
 
 static inline i64 sums_room(i64 K, i64 tiles) { return K > terms_of(K) ? tiles * ROWS * WIDTH : 0; }
 
@@ -65,35 +69,57 @@ static inline i64 group_of(i64 K)
     return held ? held : 1;
 }
 
-/* A part of a product, into bfloat16. A tile of the left operand meets all panels while it is near. If terms
- * are multiplied in parts, their sums meet in `sums`, rows of WIDTH for each panel. */
-static void multiply_part(const task *of, part at, uint32_t *panels, float *sums)
+/* Rows that are near together. */
+static inline i64 rows_near(i64 K)
 {
-    i64 size = of->right.is_wide ? sizeof(float) : sizeof(bf16), last = least(at.end * ROWS, of->M);
-    i64 together = terms_of(of->K), room = panel_room(of->K), kept = sums_room(of->K, at.end - at.begin);
+    i64 tiles = NEAR / (words_of(least(K, terms_of(K))) * ROWS);
+    return (tiles ? tiles : 1) * ROWS;
+}
+
+/* The panels of a part, of terms from k on. */
+static void pack_part(const task *of, part at, i64 k, i64 terms, word *panels)
+{
+    i64 size = of->right.is_wide ? sizeof(float) : sizeof(number), row = of->right.row;
+    for (i64 p = at.p; p < at.until; p++, panels += panel_room(of->K)) {
+        i64 n = p * at.width, columns = least(at.width, of->N - n);
+        i64 begin = of->side_by_side ? n * row + k : k * row + n;
+        source right = {(const char *)of->right.at + begin * size, row, of->right.is_wide};
+        if (of->side_by_side)
+            pack_columns(right, panels, terms, columns);
+        else
+            pack_rows(right, panels, WIDTH, terms, columns);
+    }
+}
+
+/* A tile of rows from m on, times a panel that begins with column n and term k, into numbers. If terms are
+ * multiplied in parts, their sums meet in `sums`, rows of WIDTH, unless that is null. */
+static inline void multiply_tile(const task *of, i64 m, i64 n, i64 k, i64 terms, i64 columns,
+                                 const word *panel, float *sums)
+{
+    i64 rows = least(ROWS, of->M - m);
+    lefts left = {of->left.at + m * of->left.row + k / IN_WORD, of->left.row, of->left.next};
+    number *out = of->to + m * of->to_row + n;
+    target whole = {out, of->to_row, NARROWED}, some = {sums, WIDTH, k ? ADDED : PUT};
+    tile(rows, left, panel, of->bias && !k ? of->bias + n : NULL, words_of(terms), sums ? some : whole,
+         columns);
+    for (i64 r = 0; sums && k + terms == of->K && r < rows; r++)
+        narrow_all(sums + r * WIDTH, out + r * of->to_row, columns);
+}
+
+/* A part of a product. `sums` is room for those of all its tiles. */
+static void multiply_part(const task *of, part at, word *panels, float *sums)
+{
+    i64 last = least(at.end * ROWS, of->M), near = rows_near(of->K), together = terms_of(of->K);
+    i64 kept = sums_room(of->K, at.end - at.begin);
     for (i64 k = 0; k < of->K; k += together) {
-        i64 terms = least(together, of->K - k), ends = k + terms == of->K;
-        for (i64 p = at.p; p < at.until; p++) {
-            i64 n = p * at.width, columns = least(at.width, of->N - n), row = of->right.row;
-            i64 begin = of->side_by_side ? n * row + k : k * row + n;
-            source right = {(const char *)of->right.at + begin * size, row, of->right.is_wide};
-            if (of->side_by_side)
-                pack_columns(right, panels + (p - at.p) * room, terms, columns);
-            else
-                pack_rows(right, panels + (p - at.p) * room, WIDTH, terms, columns);
-        }
-        for (i64 m = at.begin * ROWS; m < last; m += ROWS)
-            for (i64 p = at.p; p < at.until; p++) {
-                i64 n = p * at.width, columns = least(at.width, of->N - n), rows = least(ROWS, of->M - m);
-                lefts left = {of->left.at + m * of->left.row + k / 2, of->left.row, of->left.pair};
-                const uint32_t *panel = panels + (p - at.p) * room;
-                const float *bias = of->bias && !k ? of->bias + n : NULL;
-                bf16 *out = of->to + m * of->to_row + n;
-                float *own = sums + (p - at.p) * kept + (m - at.begin * ROWS) * WIDTH;
-                target whole = {out, of->to_row, NARROWED}, some = {own, WIDTH, k ? ADDED : PUT};
-                tile(rows, left, panel, bias, (terms + 1) / 2, kept ? some : whole, columns);
-                for (i64 r = 0; kept && ends && r < rows; r++)
-                    narrow_all(own + r * WIDTH, out + r * of->to_row, columns);
+        i64 terms = least(together, of->K - k);
+        pack_part(of, at, k, terms, panels);
+        for (i64 first = at.begin * ROWS; first < last; first += near)
+            for (i64 p = 0; p < at.until - at.p; p++) {
+                i64 n = (at.p + p) * at.width, columns = least(at.width, of->N - n);
+                for (i64 m = first; m < least(first + near, last); m += ROWS)
+                    multiply_tile(of, m, n, k, terms, columns, panels + p * panel_room(of->K),
+                                  kept ? sums + p * kept + (m - at.begin * ROWS) * WIDTH : NULL);
             }
     }
 }
@@ -103,9 +129,9 @@ static void multiply(const task *of)
 {
     i64 me = omp_get_thread_num(), all = omp_get_num_threads(), width = panel_width(of->N);
     i64 tiles = multiple(of->M, ROWS) / ROWS, panels = multiple(of->N, width) / width;
-    i64 by_rows = 2 * of->N * of->K <= of->M * (of->N + of->K);
+    i64 by_rows = IN_WORD * of->N * of->K <= of->M * (of->N + of->K);
     i64 group = group_of(of->K), kept = sums_room(of->K, by_rows ? tiles / all + 1 : tiles);
-    uint32_t *packed = own_room((size_t)(group * (panel_room(of->K) + kept)) * sizeof(uint32_t));
+    word *packed = own_room((size_t)(group * (panel_room(of->K) + kept)) * sizeof(word));
     float *sums = (float *)(packed + group * panel_room(of->K));
     begin_tiles();
     if (by_rows)
@@ -124,37 +150,37 @@ static void multiply(const task *of)
     end_tiles();
 }
 
-/* Whether these products are the quickest this CPU has: it has an instruction for bfloat16. */
+/* Whether these products are the quickest this CPU has: it has an instruction for such numbers. */
 int multiplies(void)
 {
-#ifdef __AVX512BF16__
+#if defined(BFLOAT16_INSTRUCTIONS) || (defined(FLOAT32) && defined(__FMA__))
     return 1;
 #else
     return 0;
 #endif
 }
 
-/* y [M, O] = x [M, I] times the transpose of w [O, I], plus bias [O] unless null. I is even; rows of y begin
- * y_row elements apart. */
-void linear(const bf16 *x, const float *w, const float *bias, bf16 *y, i64 M, i64 I, i64 O, i64 y_row,
+/* y [M, O] = x [M, I] times the transpose of w [O, I], plus bias [O] unless null. Rows of x are whole words;
+ * those of y begin y_row elements apart. */
+void linear(const number *x, const float *w, const float *bias, number *y, i64 M, i64 I, i64 O, i64 y_row,
             int threads)
 {
-    task of = {{(const two *)x, I / 2, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
+    task of = {{(const word *)x, I / IN_WORD, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
     multiply(&of);
 }
 
-/* dx [M, I] = dy [M, O] times w [O, I]; rows of dy begin dy_row elements apart, an even number. */
-void linear_input(const bf16 *dy, const float *w, bf16 *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
+/* dx [M, I] = dy [M, O] times w [O, I]; rows of dy begin dy_row elements apart, whole words. */
+void linear_input(const number *dy, const float *w, number *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
 {
-    task of = {{(const two *)dy, dy_row / 2, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
+    task of = {{(const word *)dy, dy_row / IN_WORD, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
 #pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
     multiply(&of);
 }
 
 /* What all threads of a weight's gradient know. */
 typedef struct {
-    const bf16 *dy, *x;
+    const number *dy, *x;
     float *dw;
     i64 M, I, O, dy_row;
     int added;
@@ -179,15 +205,16 @@ static void gather(const weight_task *of)
     i64 me = omp_get_thread_num() / parts, part = omp_get_thread_num() % parts;
     i64 begin = tiles * me / all * ROWS, end = least(tiles * (me + 1) / all * ROWS, of->O);
     i64 first = panels * part / parts * WIDTH, last = least(panels * (part + 1) / parts * WIDTH, I);
-    i64 pairs_at_most = pairs_of(least(of->M, TOKENS));
-    uint32_t *left = own_room((size_t)(pairs_at_most * (TALL + INPUTS)) * sizeof(uint32_t));
-    uint32_t *right = left + pairs_at_most * TALL;
+    i64 words_at_most = panel_words(least(of->M, TOKENS));
+    word *left = own_room((size_t)(words_at_most * (TALL + INPUTS)) * sizeof(word));
+    word *right = left + words_at_most * TALL;
     begin_tiles();
     for (i64 m = 0; m < of->M; m += TOKENS)
         for (i64 i = first; i < last; i += INPUTS) {
-            i64 terms = least(TOKENS, of->M - m), pairs = pairs_of(terms), inputs = least(INPUTS, last - i);
+            i64 terms = least(TOKENS, of->M - m), words = panel_words(terms);
+            i64 inputs = least(INPUTS, last - i);
             for (i64 n = 0; n < inputs; n += WIDTH)
-                pack_rows((source){of->x + m * I + i + n, I, 0}, right + n * pairs, WIDTH, terms,
+                pack_rows((source){of->x + m * I + i + n, I, 0}, right + n * words, WIDTH, terms,
                           least(WIDTH, inputs - n));
             for (i64 o = begin; o < end; o += TALL) {
                 i64 tall = least(TALL, end - o);
@@ -195,8 +222,8 @@ static void gather(const weight_task *of)
                 for (i64 n = 0; n < inputs; n += WIDTH)
                     for (i64 r = 0; r < tall; r += ROWS) {
                         target to = {of->dw + (o + r) * I + i + n, I, of->added || m ? ADDED : PUT};
-                        tile(least(ROWS, tall - r), packed_left(left, terms, r, 0), right + n * pairs, NULL,
-                             pairs, to, least(WIDTH, inputs - n));
+                        tile(least(ROWS, tall - r), packed_left(left, terms, r, 0), right + n * words, NULL,
+                             words, to, least(WIDTH, inputs - n));
                     }
             }
         }
@@ -204,7 +231,7 @@ static void gather(const weight_task *of)
 }
 
 /* dw [O, I] = the transpose of dy [M, O] times x [M, I], or that added to it. */
-void linear_weight(const bf16 *dy, const bf16 *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
+void linear_weight(const number *dy, const number *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
                    int threads)
 {
     weight_task of = {dy, x, dw, M, I, O, dy_row, added};

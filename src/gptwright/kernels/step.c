@@ -1,7 +1,7 @@
-/* What a training step in bfloat16 does on a CPU between its matrix products and attention.
+/* What a training step does on a CPU between its matrix products and attention.
  *
  * torch makes each of these of several passes over memory, with a cast before and after: here each is one.
- * All arithmetic is in float32; tensors that products read or write are bfloat16, and the residual stream,
+ * All arithmetic is in float32; tensors that products read or write are numbers, and the residual stream,
  * the statistics of norms, losses and the gradients of vectors are float32. Threads take equal shares in a
  * fixed order, so the same number of threads gives the same bits.
  *
@@ -29,11 +29,11 @@ static inline float bell_of(float x) { return exponential(-0.5f * x * x); }
 enum { PIECE = 256 };
 
 /* y = gelu(x). */
-void gelu(const bf16 *x, bf16 *y, i64 count, int threads)
+void gelu(const number *x, number *y, i64 count, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 begin = 0; begin < count; begin += PIECE) {
-        const bf16 *in = x + begin;
+        const number *in = x + begin;
         i64 size = least(PIECE, count - begin);
         float made[PIECE];
 #pragma omp simd
@@ -46,11 +46,11 @@ void gelu(const bf16 *x, bf16 *y, i64 count, int threads)
 }
 
 /* y = gelu(x) again; g, the gradient of y, becomes that of x. */
-void gelu_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
+void gelu_back(const number *x, number *g, number *y, i64 count, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 begin = 0; begin < count; begin += PIECE) {
-        const bf16 *in = x + begin, *gradient = g + begin;
+        const number *in = x + begin, *gradient = g + begin;
         i64 size = least(PIECE, count - begin);
         float made[PIECE], back[PIECE];
 #pragma omp simd
@@ -67,11 +67,11 @@ void gelu_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
 static inline float above_zero(float x) { return x < 0.0f ? 0.0f : x; }
 
 /* y = max(x, 0)^2. */
-void relu2(const bf16 *x, bf16 *y, i64 count, int threads)
+void relu2(const number *x, number *y, i64 count, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 begin = 0; begin < count; begin += PIECE) {
-        const bf16 *in = x + begin;
+        const number *in = x + begin;
         i64 size = least(PIECE, count - begin);
         float made[PIECE];
 #pragma omp simd
@@ -82,11 +82,11 @@ void relu2(const bf16 *x, bf16 *y, i64 count, int threads)
 }
 
 /* y = max(x, 0)^2 again; g, the gradient of y, becomes that of x. */
-void relu2_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
+void relu2_back(const number *x, number *g, number *y, i64 count, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 begin = 0; begin < count; begin += PIECE) {
-        const bf16 *in = x + begin, *gradient = g + begin;
+        const number *in = x + begin, *gradient = g + begin;
         i64 size = least(PIECE, count - begin);
         float made[PIECE], back[PIECE];
 #pragma omp simd
@@ -101,7 +101,7 @@ void relu2_back(const bf16 *x, bf16 *g, bf16 *y, i64 count, int threads)
 }
 
 /* y = x * factor, or 0 for `dropped` of 65,536 fates; y may be x. */
-void drop(const bf16 *x, bf16 *y, i64 seed, i64 dropped, float factor, i64 count, int threads)
+void drop(const number *x, number *y, i64 seed, i64 dropped, float factor, i64 count, int threads)
 {
     keys of = keys_of(seed);
     uint32_t below = (uint32_t)dropped;
@@ -121,7 +121,7 @@ void drop_stream(const float *x, float *y, i64 seed, i64 dropped, float factor, 
 }
 
 /* sum = x + branch. */
-void add(const float *x, const bf16 *branch, float *sum, i64 count, int threads)
+void add(const float *x, const number *branch, float *sum, i64 count, int threads)
 {
 #pragma omp parallel for simd num_threads(threads) if (parallel : SHARED(count)) schedule(static)
     for (i64 i = 0; i < count; i++)
@@ -162,7 +162,7 @@ static inline void find_statistics(const float *x, float *means, float *inverses
 /* y = norm(x), or with a branch sum = x + branch and y = norm(sum): a layer norm with weight and perhaps
  * bias, or without a weight an RMS norm. [R, C]; statistics [2, R]: means, which an RMS norm leaves at 0, and
  * reciprocal deviations. */
-void norm(const float *x, const bf16 *branch, const float *weight, const float *bias, float *sum, bf16 *y,
+void norm(const float *x, const number *branch, const float *weight, const float *bias, float *sum, number *y,
           float *statistics, i64 R, i64 C, float epsilon, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
@@ -171,7 +171,7 @@ void norm(const float *x, const bf16 *branch, const float *weight, const float *
         const float *in = (branch ? sum : x) + first * C;
         if (branch) {
             const float *before = x + first * C;
-            const bf16 *added = branch + first * C;
+            const number *added = branch + first * C;
             float *to = sum + first * C;
 #pragma omp simd
             for (i64 i = 0; i < count * C; i++)
@@ -179,7 +179,7 @@ void norm(const float *x, const bf16 *branch, const float *weight, const float *
         }
         find_statistics(in, statistics + first, statistics + R + first, count, C, weight != NULL, epsilon);
         for (i64 r = 0; r < count; r++, in += C) {
-            bf16 *out = y + (first + r) * C;
+            number *out = y + (first + r) * C;
             float mean = statistics[first + r], inverse = statistics[R + first + r], made[C];
             if (!weight) {
 #pragma omp simd
@@ -199,10 +199,10 @@ void norm(const float *x, const bf16 *branch, const float *weight, const float *
     }
 }
 
-/* dx = residual's gradient (unless null) + the gradient through the norm of x; dbranch the same in bfloat16.
+/* dx = residual's gradient (unless null) + the gradient through the norm of x; dbranch the same in numbers.
  * dweight and dbias [C]; sums [threads, 2, C] is room for each thread's own. Null where there is none. */
-void norm_back(const float *residual, const bf16 *dy, const float *x, const float *weight,
-               const float *statistics, float *dx, bf16 *dbranch, float *dweight, float *dbias, float *sums,
+void norm_back(const float *residual, const number *dy, const float *x, const float *weight,
+               const float *statistics, float *dx, number *dbranch, float *dweight, float *dbias, float *sums,
                i64 R, i64 C, int threads)
 {
 #pragma omp parallel num_threads(threads) if (parallel : SHARED(R * C))
@@ -212,7 +212,7 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
         memset(own, 0, 2 * (size_t)C * sizeof(float));
         for (i64 r = R * me / all; r < R * (me + 1) / all; r++) {
             const float *in = x + r * C, mean = statistics[r], inverse = statistics[R + r];
-            const bf16 *g = dy + r * C;
+            const number *g = dy + r * C;
             float *out = dx + r * C, along = 0.0f, total = 0.0f;
             if (weight) {
 #pragma omp simd reduction(+ : total, along)
@@ -258,7 +258,7 @@ void norm_back(const float *residual, const bf16 *dy, const float *x, const floa
 }
 
 /* sums [C] of the rows of x [R, C]. */
-void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
+void sum_rows(const number *x, float *sums, i64 R, i64 C, int threads)
 {
     enum { COLUMNS = 64 };
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * C)) schedule(static)
@@ -266,7 +266,7 @@ void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
         i64 count = least(COLUMNS, C - begin);
         float own[COLUMNS] = {0.0f};
         for (i64 r = 0; r < R; r++) {
-            const bf16 *row = x + r * C + begin;
+            const number *row = x + r * C + begin;
 #pragma omp simd
             for (i64 c = 0; c < count; c++)
                 own[c] += wide(row[c]);
@@ -278,13 +278,13 @@ void sum_rows(const bf16 *x, float *sums, i64 R, i64 C, int threads)
 /* losses [R] of targets [R] in nats under logits [R, V]; these become, if asked, share * (softmax - one at
  * the target): the gradient of the sum of losses times share. Rows begin `row` elements apart, and what is
  * left of them becomes 0. */
-void cross_entropy(bf16 *logits, const i64 *targets, float *losses, i64 R, i64 V, i64 row, int gradient,
+void cross_entropy(number *logits, const i64 *targets, float *losses, i64 R, i64 V, i64 row, int gradient,
                    float share, int threads)
 {
 #pragma omp parallel for num_threads(threads) if (parallel : SHARED(R * V)) schedule(static)
     for (i64 r = 0; r < R; r++) {
-        bf16 *l = logits + r * row;
-        memset(l + V, 0, (size_t)(row - V) * sizeof(bf16));
+        number *l = logits + r * row;
+        memset(l + V, 0, (size_t)(row - V) * sizeof(number));
         if (targets[r] < 0 || targets[r] >= V) {
             losses[r] = NAN; /* no such token: the step's loss tells */
             continue;

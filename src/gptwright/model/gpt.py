@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gptwright.arithmetic.shape import ModelShape
-from gptwright.kernels.library import require_kernels
+from gptwright.kernels.library import BUILDS, Kernels, require_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.cache import KeyValueCache, Pass
 from gptwright.model.dropout import Dropout
@@ -146,7 +146,7 @@ class GPT(nn.Module):
         if shape.tie_weights:
             self.transformer["wte"].weight = self.lm_head.weight
         self._chunked_loss, self._chunked_losses = chunked_cross_entropy, chunked_losses
-        self._kernels = require_kernels() if shape.kernels else None
+        self._built: dict[torch.dtype, Kernels] = {}
         self._initialize()
 
     def compiled(self) -> Callable[..., Tensor]:
@@ -202,23 +202,23 @@ class GPT(nn.Module):
         y_BTC: Tensor = norm(x_BTC)
         return y_BTC
 
-    @property
-    def _fuses(self) -> bool:
-        """Whether a pass is made by our own kernels: in bfloat16 on a CPU."""
-        return (
-            self._kernels is not None
-            and not torch.compiler.is_compiling()
-            and torch.is_autocast_enabled("cpu")
-            and torch.get_autocast_dtype("cpu") == torch.bfloat16
-        )
+    def _kernels(self) -> Kernels | None:
+        """Our own that make this pass, in the dtype of its products; None where torch does."""
+        if not self.shape.kernels or torch.compiler.is_compiling():
+            return None
+        lowered = torch.is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if lowered else self.lm_head.weight.dtype
+        if dtype in BUILDS and dtype not in self._built:
+            self._built[dtype] = require_kernels(dtype)
+        return self._built.get(dtype)
 
     def recipe(self, tokens: int) -> Recipe | None:
         """How our own kernels make the blocks of a pass over so many tokens; None where torch does."""
-        if self._kernels is None or not self._fuses:
+        if (kernels := self._kernels()) is None:
             return None
         made_of, rotary = self.shape.ingredients, self.rotary
         return Recipe(
-            kernels=self._kernels,
+            kernels=kernels,
             n_head=self.shape.n_head,
             relu2=made_of.relu2,
             norm_epsilon=EPSILON if made_of.rms_norm else LAYER_NORM_EPSILON,
@@ -252,8 +252,8 @@ class GPT(nn.Module):
         """Cross-entropy in nats a token: a scalar, or `[B]` with one mean a window."""
         table = TableGradient() if self._has_one_gradient_a_table() else None
         hidden_NC, targets_N = self.hidden(tokens_BT, table=table).flatten(0, 1), targets_BT.flatten()
-        head, chunk, kernels = self.lm_head.weight, self.shape.loss_chunk, self._kernels
-        if kernels is not None and self._fuses:
+        head, chunk, kernels = self.lm_head.weight, self.shape.loss_chunk, self._kernels()
+        if kernels is not None:
             if torch.is_grad_enabled() and not per_window:
                 return fused_loss(hidden_NC, head, targets_N, kernels, table, chunk)
             losses = fused_losses(hidden_NC, head, targets_N, kernels, chunk)
@@ -272,7 +272,7 @@ class GPT(nn.Module):
         """Whether the embedding adds to the head's gradient: a GPU would in no order, a graph has its way."""
         return (
             self.shape.tie_weights
-            and (self.shape.loss_chunk > 0 or self._fuses)
+            and (self.shape.loss_chunk > 0 or self._kernels() is not None)
             and self.device.type == "cpu"
             and torch.is_grad_enabled()
             and not torch.compiler.is_compiling()

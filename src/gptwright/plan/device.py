@@ -14,7 +14,7 @@ from gptwright.hardware.cpu import (
     has_matrix_registers,
     measure_cpu_peak,
 )
-from gptwright.hardware.kernels import find_kernel_compiler, setting_against_kernels
+from gptwright.hardware.kernels import dtype_of_kernels, missing_for_kernels, setting_against_kernels
 from gptwright.hardware.table import DeviceSpec, find_spec, is_cpu_name, near_names
 from gptwright.units import flops_rate
 
@@ -220,21 +220,23 @@ def _chosen(config: TrainConfig) -> _Way:
 def _expected(config: TrainConfig) -> _Way:
     """The way that a run will most likely choose on this CPU.
 
-    A run times bfloat16 with and without our own kernels against float32. With them it is the quicker one
-    wherever the CPU has it; without them that depends on the model, and float32 is planned.
+    A run times torch's float32 against our own kernels, in bfloat16 where the CPU has it. With them that is
+    the quicker one; bfloat16 without them depends on the model, and float32 is planned.
     """
-    if not has_bfloat16():
-        return _Way("float32", False, Origin.DERIVED, "this CPU has no other in hardware")
+    narrow = has_bfloat16()
+    dtype = dtype_of_kernels(config, bfloat16=narrow)
+    against = setting_against_kernels(config, dtype) or missing_for_kernels()
+    if against is None:
+        has = "this CPU has it in hardware" if narrow else "this CPU has no other in hardware"
+        origin, why = (Origin.DERIVED, has) if config.dtype == "auto" else (Origin.CONFIGURED, "asked for")
+        reason = f"{why}, and a compiler is here; a run times our own kernels and takes the quickest"
+        return _Way(dtype, True, origin, reason)
     if config.dtype == "float32":
-        return _Way("float32", False, Origin.CONFIGURED, "asked for")
+        return _Way("float32", False, Origin.CONFIGURED, f"asked for; not with our own kernels: {against}")
+    if not narrow:
+        return _Way("float32", False, Origin.DERIVED, "this CPU has no other in hardware")
     if config.dtype == "float16":
         return _Way("float32", False, Origin.DERIVED, "this CPU has no float16 in hardware")
-    against = setting_against_kernels(config)
-    if against is None and find_kernel_compiler() is None:
-        against = "no gcc is installed, which they are built with"
-    if against is None:
-        reason = "this CPU has it in hardware, and a compiler is here; a run times it and takes the quickest"
-        return _Way("bfloat16", True, Origin.DERIVED, reason)
     if config.dtype == "bfloat16":
         return _Way("bfloat16", False, Origin.CONFIGURED, f"asked for; not with our own kernels: {against}")
     reason = f"not bfloat16 with our own kernels: {against}; a run times bfloat16 without them"

@@ -1,23 +1,24 @@
-"""How a CPU that has bfloat16 multiplies matrices: the quickest way for this model, timed at start.
+"""How a CPU multiplies matrices: the quickest way for this model, timed at start.
 
-bfloat16 halves the bytes of a product and, in hardware, about doubles its rate. Against it stand the casts
-of every input, and torch's attention, whose backward pass on a CPU can take several times as long in bfloat16
-as in float32. Our own kernels (`gptwright.model.fused`) have neither, where they can be built. Which way is
-the quickest depends on the CPU and on the model, so a block and the output head are timed in each that the
-settings leave open. Weights, gradients, norms and the loss stay in float32 in all.
+Where a CPU has bfloat16, that halves the bytes of a product and, in hardware, about doubles its rate. Against
+it stand the casts of every input, and torch's attention, whose backward pass on a CPU can take several times
+as long in bfloat16 as in float32. Our own kernels (`gptwright.model.fused`) have neither, where they can be
+built; on a CPU without bfloat16 they work in float32. Which way is the quickest depends on the CPU and on the
+model, so a block and the output head are timed in each that the settings leave open. Weights, gradients,
+norms and the loss stay in float32 in all.
 
 A resumed run keeps the way that it had on this device: another would not end in the same weights.
 
 One thread is timed: beside busy processes several wait for each other, and a time says little of the work
 (docs/lab-notes.md).
 
-Cost: nothing on a CPU without bfloat16; else rounds of all ways until `SECONDS` are over, at least two.
+Cost: nothing where there is one way; else rounds of all ways until `SECONDS` are over, at least two.
 """
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch.nn import functional as F
@@ -27,7 +28,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
-from gptwright.hardware.kernels import setting_against_kernels
+from gptwright.hardware.kernels import dtype_of_kernels, setting_against_kernels
 from gptwright.kernels.library import Missing, load_kernels
 from gptwright.model.attention import CausalSelfAttention
 from gptwright.model.fused.loss import fused_loss
@@ -43,6 +44,9 @@ WORTH = 1.1
 BLOCK_TOKENS, HEAD_TOKENS = 1024, 256
 
 
+Dtype = Literal["float32", "bfloat16"]
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a step multiplies.
@@ -53,7 +57,7 @@ class Way:
         kernels: whether our own kernels do what is between the products.
     """
 
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Dtype
     float32_attention: bool = False
     kernels: bool = False
 
@@ -86,8 +90,8 @@ class Choice:
         ]
 
 
-FLOAT32, KERNELS = Way("float32"), Way("bfloat16", kernels=True)
-WAYS = (FLOAT32, Way("bfloat16"), Way("bfloat16", float32_attention=True), KERNELS)
+FLOAT32, BFLOAT16, MIXED = Way("float32"), Way("bfloat16"), Way("bfloat16", float32_attention=True)
+KERNELS = {dtype: Way(dtype, kernels=True) for dtype in get_args(Dtype)}
 
 
 def choose_way(
@@ -104,40 +108,45 @@ def choose_way(
     Raises:
         DeviceError: our own kernels are asked for and cannot be had here.
     """
-    missing = _no_kernels(config, device)
+    narrow = "bfloat16" in device.native_dtypes
+    own = KERNELS[dtype_of_kernels(config, bfloat16=narrow)]
+    missing = _no_kernels(config, own.dtype, device)
     if config.kernels is True and missing:
         raise DeviceError(
             "kernels = True cannot be done here", why=missing, fix="--kernels=auto, which does without them"
         )
-    if device.type != "cpu" or "bfloat16" not in device.native_dtypes:
+    if device.type != "cpu":
         return None
-    open_ = [way for way in WAYS if _allowed(way, config) and not (way.kernels and missing)]
     if config.kernels is True:
-        return Choice(KERNELS, Origin.CONFIGURED, "asked for")
-    if len(open_) < 2:
-        return None
+        return Choice(own, Origin.CONFIGURED, "asked for")
+    torchs = [way for way in (FLOAT32, BFLOAT16, MIXED) if _allowed(way, config)]
+    open_ = [way for way in torchs if narrow or way == FLOAT32] + ([] if missing else [own])
     # A run of a version that did not choose was in float32, and one before there were kernels had none.
     kept = ("dtype", "float32"), ("float32_attention", False), ("kernels", False)
     had = Way(*(before.get(name, without) for name, without in kept)) if before else None
+    if len(open_) < 2:
+        lost = bool(open_ and had and had.kernels and missing)
+        return Choice(open_[0], Origin.DERIVED, f"not as this run had: {missing}") if lost else None
     if had in open_:
         return Choice(had, Origin.LOGGED, "as this run had; --dtype=… for another")
     # torch's own ways in bfloat16 were slower than our kernels at every size tried (docs/lab-notes.md).
-    worth = [way for way in open_ if way in (FLOAT32, KERNELS)] if KERNELS in open_ else open_
+    worth = [way for way in open_ if way in (FLOAT32, own)] if own in open_ else open_
     seconds = seconds_of_ways(worth, shape, device, rows=config.batch_size)
     quickest = min(worth, key=lambda way: seconds[way])
-    if FLOAT32 in seconds and seconds[quickest] * WORTH > seconds[FLOAT32]:
+    rounds = quickest.dtype == "bfloat16"
+    if FLOAT32 in seconds and rounds and seconds[quickest] * WORTH > seconds[FLOAT32]:
         quickest = FLOAT32
     times = ", ".join(f"{1e6 * taken:.1f} µs in {way}" for way, taken in seconds.items())
     return Choice(quickest, Origin.MEASURED, f"forward and backward of a token took {times}")
 
 
-def _no_kernels(config: TrainConfig, device: Device) -> str | None:
-    """Why our own kernels cannot make this run's steps, if they cannot."""
-    if device.type != "cpu" or "bfloat16" not in device.native_dtypes:
-        return f"they are for a CPU that has bfloat16, and {device.name} is none"
-    if (against := setting_against_kernels(config)) is not None:
+def _no_kernels(config: TrainConfig, dtype: Dtype, device: Device) -> str | None:
+    """Why our own kernels of a dtype cannot make this run's steps, if they cannot."""
+    if device.type != "cpu":
+        return f"they are for a CPU, and {device.name} is none"
+    if (against := setting_against_kernels(config, dtype)) is not None:
         return against
-    found = load_kernels()
+    found = load_kernels(getattr(torch, dtype))
     return found.reason if isinstance(found, Missing) else None
 
 
@@ -165,7 +174,7 @@ def seconds_of_ways(
         budget: seconds.
     """
     rounds: list[dict[Way, float]] = []
-    kernels = KERNELS in ways
+    kernels = any(way.kernels for way in ways)
     with using_threads(1), torch.random.fork_rng(devices=[]):
         # What torch loads with the first pass of a process is no cost of a way.
         nothing = _Parts(replace(shape, n_head=1, n_embd=8, block_size=2, vocab_size=8), 1, kernels=kernels)
@@ -213,8 +222,8 @@ class _Parts:
             if recipe is None:
                 loss = F.cross_entropy(head(self.head_NC), self.targets_N)
             else:
-                narrow_NC = self.head_NC.bfloat16()
-                loss = fused_loss(narrow_NC, head.weight, self.targets_N, recipe.kernels, None)
+                hidden_NC = self.head_NC.to(recipe.kernels.dtype)
+                loss = fused_loss(hidden_NC, head.weight, self.targets_N, recipe.kernels, None)
         torch.autograd.backward(loss)
         end = time.perf_counter()
         self.model.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""Causal attention in bfloat16 with its backward pass, by our own kernels.
+"""Causal attention with its backward pass, by our own kernels.
 
 Probabilities are kept nowhere: the way back computes them again from the logarithm of each query's sum. Nor
 is it kept what dropout took of them, because it can be drawn again.

@@ -16,7 +16,7 @@ from torch import Tensor
 from gptwright.model.fused.attention import Attention
 from gptwright.model.fused.norm import norm_gradients, normed
 from gptwright.model.fused.products import bias_gradient, input_gradient, product, weight_gradient
-from gptwright.model.fused.recipe import NARROW, Drops, Recipe
+from gptwright.model.fused.recipe import Drops, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,8 @@ def _mlp_back(
     recipe: Recipe, of: BlockWeights, kept: _Kept, g_MC: Tensor, drops: Drops | None
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Gradients of the stream before the MLP, of the branch that was added to make it, of parameters."""
-    kernels, dbranch_MC = recipe.kernels, g_MC.to(NARROW)
+    kernels = recipe.kernels
+    dbranch_MC = g_MC.to(kernels.dtype, copy=drops is not None)
     if drops is not None:
         drops(dbranch_MC)
     d_MF, after_MF = input_gradient(kernels, dbranch_MC, of.fc_proj), torch.empty_like(kept.before)

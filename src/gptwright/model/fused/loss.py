@@ -1,7 +1,7 @@
 """The output head and the cross-entropy as one operation.
 
 The gradients of both inputs are made on the way, of all tokens or of some at a time, so that the logits, the
-largest tensor of a step, are there once, in 16 bits, overwritten by their gradient, and not for long.
+largest tensor of a step, are there once, overwritten by their gradient, and not for long.
 
 Shapes: C n_embd, M tokens of a batch, K of them at a time, V vocabulary.
 """
@@ -27,7 +27,7 @@ def fused_loss(  # noqa: PLR0917 - as autograd passes them
     """The mean cross-entropy in nats under a linear head.
 
     Args:
-        hidden_MC: what the head is given, bfloat16.
+        hidden_MC: what the head is given, in the kernels' dtype.
         head_VC: the head, float32.
         targets_M: ids.
         kernels: those of this machine.

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from gptwright.kernels.library import Kernels
-from gptwright.model.fused.recipe import NARROW, Recipe
+from gptwright.model.fused.recipe import Recipe
 
 
 def fused_norm(x_BTC: Tensor, weight: Tensor | None, bias: Tensor | None, recipe: Recipe) -> Tensor:
-    """The norm before the output head, `[B, T, C]` float32 to bfloat16."""
+    """The norm before the output head, `[B, T, C]`, from float32 to the kernels' dtype."""
     y_BTC: Tensor = _Norm.apply(x_BTC, weight, bias, recipe)  # type: ignore[no-untyped-call]
     return y_BTC
 
@@ -23,7 +23,8 @@ def normed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The stream with the branch added, its norm, and the statistics of that."""
     sum_MC = x_MC if branch_MC is None else torch.empty_like(x_MC)
-    y_MC, statistics_2M = torch.empty_like(x_MC, dtype=NARROW), x_MC.new_empty(2, len(x_MC))
+    y_MC = torch.empty_like(x_MC, dtype=recipe.kernels.dtype)
+    statistics_2M = x_MC.new_empty(2, len(x_MC))
     recipe.kernels(
         "norm", x_MC, branch_MC, weight, bias, sum_MC, y_MC, statistics_2M, *x_MC.shape, recipe.norm_epsilon
     )
@@ -42,7 +43,7 @@ def norm_gradients(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of the stream, of a branch that was added to it, of weight and bias."""
     dx_MC = torch.empty_like(x_MC)
-    dbranch_MC = torch.empty_like(x_MC, dtype=NARROW) if branch else None
+    dbranch_MC = torch.empty_like(x_MC, dtype=kernels.dtype) if branch else None
     dweight, dbias = (None if p is None else torch.empty_like(p) for p in parameters)
     room = x_MC.new_empty(torch.get_num_threads(), 2, x_MC.shape[1])
     kernels(

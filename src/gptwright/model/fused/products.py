@@ -1,6 +1,7 @@
 """A linear layer's products, by our own kernels where these are the quickest that the CPU has, else by torch.
 
-Ours read the float32 weights, so that no bfloat16 copy of one is made or kept.
+Ours read the float32 weights, so that no bfloat16 copy of one is made or kept. Numbers that are multiplied,
+and what comes of it, are in the kernels' dtype.
 
 Shapes: M tokens of a batch; a layer has I inputs and O outputs.
 """
@@ -10,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gptwright.kernels.library import Kernels
-from gptwright.model.fused.recipe import NARROW
 
 
 def product(
@@ -21,31 +21,31 @@ def product(
     *,
     evenly: bool = False,
 ) -> Tensor:
-    """`[M, O]` in bfloat16.
+    """`[M, O]`.
 
     Args:
         kernels: those of this machine.
-        x_MI: bfloat16.
+        x_MI: what is multiplied.
         weight_OI: float32.
         bias_O: float32.
-        evenly: whether rows shall begin an even number of elements apart, as `input_gradient` reads them.
+        evenly: whether rows shall begin whole words apart, as `input_gradient` reads them.
     """
-    (M, inputs), outputs = x_MI.shape, len(weight_OI)
-    if not (kernels.multiplies and inputs % 2 == 0):
-        return F.linear(x_MI, weight_OI.to(NARROW), None if bias_O is None else bias_O.to(NARROW))
-    y_MO = x_MI.new_empty(M, outputs + outputs % 2 if evenly else outputs)
+    (M, inputs), outputs, dtype = x_MI.shape, len(weight_OI), kernels.dtype
+    if not (kernels.multiplies and inputs % kernels.word == 0):
+        return F.linear(x_MI, weight_OI.to(dtype), None if bias_O is None else bias_O.to(dtype))
+    y_MO = x_MI.new_empty(M, outputs + outputs % kernels.word if evenly else outputs)
     kernels("linear", x_MI, weight_OI, bias_O, y_MO, M, inputs, outputs, y_MO.stride(0))
     return y_MO[:, :outputs]
 
 
 def input_gradient(kernels: Kernels, dy_MO: Tensor, weight_OI: Tensor) -> Tensor:
-    """The gradient of what went into a product, `[M, I]` in bfloat16.
+    """The gradient of what went into a product, `[M, I]`.
 
     Where rows of `dy_MO` do not follow each other, what lies between them is 0.
     """
     outputs, inputs = weight_OI.shape
-    if not (kernels.multiplies and dy_MO.stride(0) % 2 == 0):
-        return dy_MO @ weight_OI.to(NARROW)
+    if not (kernels.multiplies and dy_MO.stride(0) % kernels.word == 0):
+        return dy_MO @ weight_OI.to(kernels.dtype)
     dx_MI = dy_MO.new_empty(len(dy_MO), inputs)
     kernels("linear_input", dy_MO, weight_OI, dx_MI, len(dy_MO), inputs, outputs, dy_MO.stride(0))
     return dx_MI

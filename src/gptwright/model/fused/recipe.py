@@ -11,8 +11,6 @@ from torch import Tensor
 from gptwright.kernels.library import Kernels
 from gptwright.model.dropout import FATES
 
-NARROW = torch.bfloat16
-
 
 @dataclass(frozen=True, slots=True)
 class Drops:
@@ -31,7 +29,7 @@ class Drops:
     def __call__(self, x: Tensor, *, into: Tensor | None = None) -> Tensor:
         """Drops from a contiguous tensor in place, or into another; on the way back from its gradient."""
         to = x if into is None else into
-        name = "drop" if x.dtype == NARROW else "drop_stream"
+        name = "drop" if x.dtype == self.kernels.dtype else "drop_stream"
         self.kernels(name, x, to, self.seed, self.dropped, self.factor, x.numel())
         return to
 
