@@ -192,3 +192,23 @@ def test_no_curve_of_fresh_weights_is_promised_to_a_fine_tuning(plan: Planned) -
     card = ("gpt2-124m", "--chinchilla", "20", "--device", "RTX 4090")
     assert plan(*card)["loss"]["likely"] is not None
     assert plan(*card, "--init_from=gpt2", "--bias=True", "--vocab_size=50257")["loss"]["likely"] is None
+
+
+def test_a_forks_config_is_planned_and_what_is_not_counted_is_named(
+    plan: Planned, gptwright: Cli, tmp_path: Path
+) -> None:
+    config, saved = tmp_path / "fork.py", tmp_path / "ours.toml"
+    config.write_text("vocab_size = 50304\nuse_rope = True\nn_kv_head = 4\nnum_workers = 4\n")
+    document = plan(str(config), "--device", "RTX 4090", "--save", str(saved))
+    # Without a table of positions.
+    assert document["parameters"]["total"] == 123_587_328
+    (finding,) = (each for each in document["findings"] if each["id"] == "foreign-settings")
+    assert finding["severity"] == "warning"
+    assert "n_kv_head = 4 (grouped-query attention" in finding["message"]
+    assert "use_rope = True as rope = True" in finding["message"]
+    assert "num_workers" not in finding["message"]
+    assert [each["source"] for each in finding["evidence"]] == ["config:use_rope", "config:n_kv_head"]
+    assert plan(str(saved), "--device", "RTX 4090")["parameters"] == document["parameters"]
+    answer = gptwright("plan", str(config), "--n_kv_head=4")
+    assert answer.status == 2
+    assert "unknown setting --n_kv_head" in answer.err

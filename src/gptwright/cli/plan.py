@@ -58,6 +58,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
+    from gptwright.plan.foreign import foreign_findings
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
@@ -66,7 +67,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     sources, unknown_options = split_arguments(config)
     fields = {name: value for name, value in given.items() if name in FIELDS}
     device, fields = _device_name(fields)
-    loaded = load_config(sources, overrides(fields, unknown_options))
+    loaded = load_config(sources, overrides(fields, unknown_options), let_in_foreign=True)
     facts = _facts(given, device, loaded) | local_facts(loaded.config)
 
     def planner(settings: TrainConfig) -> "Plan":
@@ -91,7 +92,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     findings, unknown = _judged(plan, loaded, sources, facts)
-    findings = (*memory_findings(plan, planner), *findings)
+    findings = (*memory_findings(plan, planner), *findings, *foreign_findings(loaded.foreign))
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
         with unwritable_as_error(given["save"]):
