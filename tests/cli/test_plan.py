@@ -103,10 +103,11 @@ def test_a_kind_of_device_that_is_not_here_is_not_planned_as_this_cpu(
 
 
 def test_a_processor_elsewhere_has_no_graphics_card_for_a_neighbour(plan: Planned) -> None:
-    document = plan("shakespeare-char-cpu", "--device", "Intel i7-1165G7")
-    assert document["throughput"]["peak_tflops"] is None
-    assert any("is a processor" in item["missing"] for item in document["unknown"])
-    assert "GTX" not in str(document["unknown"])
+    for name in ("Intel i7-1165G7", "Core Ultra 7 155H"):
+        document = plan("shakespeare-char-cpu", "--device", name)
+        assert document["throughput"]["peak_tflops"] is None
+        assert any("is a processor" in item["missing"] for item in document["unknown"])
+        assert "TX" not in str(document["unknown"])
 
 
 def test_memory_that_nothing_says_is_asked_for(plan: Planned) -> None:
@@ -114,6 +115,26 @@ def test_memory_that_nothing_says_is_asked_for(plan: Planned) -> None:
     assert document["memory"]["fits"] is None
     assert [item["missing"] for item in document["unknown"] if item["question"] == "Does it fit?"]
     assert plan("gpt2-124m", "--device", "M2 16GB")["memory"]["fits"] is False
+
+
+def test_a_run_is_planned_for_what_a_system_lets_it_have(plan: Planned) -> None:
+    step = ("gpt2-124m", "--gradient_accumulation_steps=1")
+    largest = [
+        plan(*step, "--device", name)["batch"]["largest_micro_batch"] for name in ("M2 16GB", "M2 24GB", "T4")
+    ]
+    needs = [
+        plan(*step, "--device", name, f"--batch_size={largest}")["memory"]["peak_bytes"]
+        for name, largest in zip(("M2 16GB", "M2 24GB", "T4"), largest, strict=True)
+    ]
+    assert [size < most * 2**30 for size, most in zip(needs, (10.7, 16, 14.56), strict=True)] == [True] * 3
+    assert plan(*step, "--device", "T4")["memory"]["device_bytes"] == 16 * 2**30
+
+
+def test_what_a_name_leaves_open_is_said(gptwright: Cli, plan: Planned) -> None:
+    assert "taken for H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
+    screen = " ".join(gptwright("plan", "gpt2-124m", "--device", "RTX 4070 laptop").out.split())
+    assert "taken for a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
+    assert "2,386 per parameter" in screen
 
 
 def test_no_share_of_a_peak_is_above_one(plan: Planned) -> None:

@@ -202,6 +202,7 @@ def test_a_name_with_an_unexplained_word_is_unknown(name: str, junk: str, before
         ("RTX 4071", "RTX 4070"),
         ("RTX 6000", "RTX 6000 Ada"),
         ("RTX 4070 8GB", "RTX 4070"),
+        ("M4 Pro 48GB", "M4 Max"),
         ("GeForce 4090 Super", "RTX 4090"),
         ("H100 GPU from the cloud", "H100 SXM"),
     ],

@@ -231,9 +231,9 @@ def _memory(
         optimizer=config.optimizer,
     )
     memory = training_memory(step)
-    if device.memory is None or config.eval_only:
+    if device.available is None or config.eval_only:
         return memory, None, None
-    budget = usable_bytes(int(device.memory.number))
+    budget = usable_bytes(device.available)
     return memory, memory.total <= budget, largest_micro_batch(step, budget)
 
 
