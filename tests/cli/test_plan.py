@@ -64,6 +64,12 @@ def test_what_is_no_amount_is_named(gptwright: Cli, wish: tuple[str, str]) -> No
     assert wish[1] in answer.err
 
 
+def test_the_shortest_run_contradicts_nothing(plan: Planned) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 3090", "--tokens", "1")
+    assert (document["schedule"]["steps"], document["config"]["warmup_iters"]) == (1, 0)
+    assert "schedule-mismatch" not in ids(document)
+
+
 @pytest.mark.parametrize(
     ("name", "count"),
     [

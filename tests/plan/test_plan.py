@@ -210,9 +210,9 @@ def test_the_best_model_in_ten_hours_is_a_config_that_train_takes(gptwright: Cli
         ("--tokens=-5", "'--tokens': -5.0 is not in the range x>0"),
         ("--hours=nan", "'--hours': nan is not a finite number"),
         ("--chinchilla=inf", "'--chinchilla': inf is not a finite number"),
-        ("--device-count=0", "option states device_count = 0, which is not a whole number above 0"),
-        ("--device-count=-1", "option states device_count = -1, which is not a whole number above 0"),
-        ("--train-tokens=-7", "option states train_tokens = -7, which is not a whole number above 0"),
+        ("--device-count=0", "--device-count 0 is not a whole number above 0"),
+        ("--device-count=-1", "--device-count -1 is not a whole number above 0"),
+        ("--train-tokens=-7", "--train-tokens -7 is not a whole number above 0"),
     ],
 )
 def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cli) -> None:

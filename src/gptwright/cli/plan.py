@@ -58,6 +58,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
+    from gptwright.plan.faster import speed_findings
     from gptwright.plan.foreign import foreign_findings
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
@@ -93,6 +94,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     findings, unknown = _judged(plan, loaded, sources, facts)
     findings = (*memory_findings(plan, planner), *findings, *foreign_findings(loaded.foreign))
+    if not trials:
+        findings = (*findings, *speed_findings(plan, planner))
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
         with unwritable_as_error(given["save"]):

@@ -217,7 +217,7 @@ def _with_length(
         config,
         max_iters=steps,
         lr_decay_iters=steps,
-        warmup_iters=min(config.warmup_iters, max(1, steps // 20)),
+        warmup_iters=min(config.warmup_iters, max(1, steps // 20), steps - 1),
         eval_interval=min(config.eval_interval, max(1, steps // 10)),
     )
 

@@ -53,6 +53,12 @@ from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
 
 
+# Words that open what follows: a quotation does not end with them.
+DANGLING = re.compile(
+    r"(?:\s+(?:in|for|of|to|on|at|by|with|and|or|the|a|an|about|around|is|are|per|over|from))+$"
+)
+
+
 def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     """A claimed model size is held against every way of counting: nanoGPT's (without the position table), all
     parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
@@ -168,8 +174,9 @@ def _with_reason(truth: Fact) -> str:
 def _in_words(claim: Claim) -> str:
     """The claim with the words after it, or, where none follow, those before it."""
     after = re.match(r"\W{0,2}((?:\w+\s?){0,3})", claim.after)
-    if after and after[1].strip():
-        return f"{claim.written} {after[1].strip()}"
+    words = DANGLING.sub("", after[1].strip()) if after else ""
+    if words:
+        return f"{claim.written} {words}"
     before = re.search(r"((?:\w+\W{1,3}){0,3})$", claim.before)
     return f"{before[1] if before else ''}{claim.written}"
 
