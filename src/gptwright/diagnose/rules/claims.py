@@ -14,6 +14,7 @@ from gptwright.diagnose.claims import (
     CONTEXT_AFTER,
     CONTEXT_BEFORE,
     CORPUS_IN_NAME,
+    DANGLING,
     DATA_WORDS,
     EFFECTIVE_BATCH,
     EPOCH_IN_STEPS,
@@ -51,12 +52,6 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
-
-
-# Words that open what follows: a quotation does not end with them.
-DANGLING = re.compile(
-    r"(?:\s+(?:in|for|of|to|on|at|by|with|and|or|the|a|an|about|around|is|are|per|over|from))+$"
-)
 
 
 def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
