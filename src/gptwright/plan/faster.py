@@ -6,18 +6,19 @@ published runs, and not where it cannot be otherwise: for an old card nothing is
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from gptwright import units
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Value, configured, derived
+from gptwright.facts import Fact, configured, derived
 from gptwright.findings import Action, Confidence, Finding, Severity
 from gptwright.plan.batch import cuts_that_fit
 from gptwright.plan.plan import Plan
 
-# A setting that slows a GPU down where it need not, what replaces it, and that in words.
-SLOW: tuple[tuple[str, Value, Value, str], ...] = (
-    ("compile", False, True, "compiled by torch.compile, which needs Triton"),
-    ("dtype", "float32", "auto", "with products in 16 bits, and weights in float32 as before"),
+# A setting that slows a GPU down where it need not, its value, what replaces it, and that in words.
+SLOW: tuple[tuple[str, Any, dict[str, Any], str], ...] = (
+    ("compile", False, {"compile": True}, "compiled by torch.compile, which needs Triton"),
+    ("dtype", "float32", {"dtype": "auto"}, "with products in 16 bits, and weights in float32 as before"),
 )
 
 Planner = Callable[[TrainConfig], Plan]
@@ -59,7 +60,7 @@ def _slow_settings(plan: Plan, planner: Planner) -> Iterator[Finding]:
     for name, slow, quick, how in SLOW:
         if getattr(plan.config, name) != slow:
             continue
-        other = planner(replace(plan.config, **{name: quick}))
+        other = planner(replace(plan.config, **quick))
         gain = _gain(plan, other)
         if gain < WORTH_SAYING:
             continue
@@ -69,7 +70,7 @@ def _slow_settings(plan: Plan, planner: Planner) -> Iterator[Finding]:
             confidence=Confidence.LIKELY,
             message=f"{name} = {slow}: training is likely {1 + gain:.1f} times as fast {how}.",
             evidence=(configured(name, str(slow)), *_speeds(plan, other)),
-            actions=(Action(f"Set {name} to {quick}.", {name: quick}),),
+            actions=(Action(f"Set {name} to {quick[name]}.", quick),),
         )
 
 
