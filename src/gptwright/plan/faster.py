@@ -97,24 +97,23 @@ def _padding(plan: Plan) -> Finding | None:
 
 
 def _filling(plan: Plan, planner: Planner) -> Finding | None:
+    def recut(cut: tuple[int, int]) -> Plan:
+        return planner(replace(plan.config, batch_size=cut[0], gradient_accumulation_steps=cut[1]))
+
     larger = [cut for cut in cuts_that_fit(plan) if cut[0] > plan.config.batch_size]
-    plans = [
-        planner(replace(plan.config, batch_size=micro, gradient_accumulation_steps=steps))
-        for micro, steps in larger
-    ]
-    gains = [_gain(plan, each) for each in plans]
-    if max(gains, default=0.0) < WORTH_SAYING:
+    most = _gain(plan, recut(larger[-1])) if larger else 0.0
+    if most < WORTH_SAYING:
         return None
-    best = next(at for at, gain in enumerate(gains) if 1 + gain >= NEAR_THE_BEST * (1 + max(gains)))
-    micro, steps = larger[best]
+    other = next(each for each in map(recut, larger) if 1 + _gain(plan, each) >= NEAR_THE_BEST * (1 + most))
+    micro, steps = other.config.batch_size, other.config.gradient_accumulation_steps
     return Finding(
         id="small-micro-batch",
         severity=Severity.INFO,
         confidence=Confidence.LIKELY,
         message=f"Micro-batches of {plan.config.batch_size} do not fill the device: {micro} × {steps} are the"
-        f" same {plan.tokens_per_step:,} tokens per step, need {units.size(plans[best].memory.total)} and are"
-        f" likely {units.percent(gains[best])} faster.",
-        evidence=(configured("batch_size", plan.config.batch_size), *_speeds(plan, plans[best])),
+        f" same {plan.tokens_per_step:,} tokens per step, need {units.size(other.memory.total)} and are likely"
+        f" {_gain(plan, other) + 1:.1f} times as fast.",
+        evidence=(configured("batch_size", plan.config.batch_size), *_speeds(plan, other)),
         actions=(
             Action("Cut the step coarser.", {"batch_size": micro, "gradient_accumulation_steps": steps}),
         ),
