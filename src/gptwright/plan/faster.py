@@ -111,8 +111,8 @@ def _filling(plan: Plan, planner: Planner) -> Finding | None:
         severity=Severity.INFO,
         confidence=Confidence.LIKELY,
         message=f"Micro-batches of {plan.config.batch_size} do not fill the device: {micro} × {steps} are the"
-        f" same {plan.tokens_per_step:,} tokens per step, need {units.size(other.memory.total)} and are likely"
-        f" {_gain(plan, other) + 1:.1f} times as fast.",
+        f" same {plan.tokens_per_step:,} tokens per step, need {units.size(other.memory.total)} and are"
+        f" likely {_gain(plan, other) + 1:.1f} times as fast.",
         evidence=(configured("batch_size", plan.config.batch_size), *_speeds(plan, other)),
         actions=(
             Action("Cut the step coarser.", {"batch_size": micro, "gradient_accumulation_steps": steps}),
