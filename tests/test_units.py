@@ -50,6 +50,13 @@ def test_durations_have_two_parts_at_most(value: float, text: str) -> None:
     assert units.duration(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(2386.3, "2,386"), (62.09, "62"), (1.93, "1.9"), (0.02, "0.02"), (0, "0")]
+)
+def test_ratios_have_two_digits(value: float, text: str) -> None:
+    assert units.ratio(value) == text
+
+
 def test_rates_and_shares() -> None:
     assert units.flops_rate(187.4e9) == "187.4 GFLOP/s"
     assert units.flops_rate(40.2e12) == "40.2 TFLOP/s"

@@ -70,6 +70,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def ratio(value: float) -> str:
+    """How often one thing is in another, to two digits or a whole number: `2,386`, `62`, `1.9`, `0.02`."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
 def size(number_of_bytes: float) -> str:
     """Bytes with a binary prefix: `512 B`, `3.1 MiB`, `11.6 GiB`."""
     value = float(number_of_bytes)

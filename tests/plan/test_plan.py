@@ -273,6 +273,10 @@ def test_little_text_limits_the_model_and_its_steps(gptwright: Cli) -> None:
     characters = plan_json(gptwright, *hours, "--dataset=shakespeare_char")
     assert 2e6 < characters["parameters"]["nanogpt"] < 12e6
     assert characters["schedule"]["epochs"] <= 16
+    assert characters["config"]["block_size"] == 256
+    assert 1400 < characters["schedule"]["steps"] < 3000
+    asked = plan_json(gptwright, *hours, "--dataset=shakespeare_char", "--block_size=512")
+    assert asked["config"]["block_size"] == 512
     book = plan_json(gptwright, *hours, "--dataset=book", "--train-tokens", "30000000")
     assert book["parameters"]["nanogpt"] <= 33e6
     web = plan_json(gptwright, *hours, "--dataset=openwebtext")

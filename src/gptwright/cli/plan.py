@@ -80,7 +80,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         hours=given["hours"],
         parameters=given["params"],
     )
-    solved = solve(loaded.config, planner, targets, choose_model=not sources)
+    choose_context = not sources and "block_size" not in loaded.sources
+    solved = solve(loaded.config, planner, targets, choose_model=not sources, choose_context=choose_context)
     plan = solved.plan
     if given["fit"]:
         # Another cut has another speed, and hours make other steps of it.
