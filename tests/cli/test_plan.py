@@ -239,3 +239,41 @@ def test_a_forks_config_is_planned_and_what_is_not_counted_is_named(
     answer = gptwright("plan", str(config), "--n_kv_head=4")
     assert answer.status == 2
     assert "unknown setting --n_kv_head" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "finding"),
+    [
+        (("--learning_rate=0.1",), "high-learning-rate"),
+        (("--n_layer=2", "--n_embd=4096", "--n_head=4"), "odd-shape"),
+    ],
+)
+def test_no_loss_is_promised_to_what_no_known_run_is_like(
+    plan: Planned, settings: tuple[str, ...], finding: str
+) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 4090", "--chinchilla", "20", *settings)
+    assert finding in ids(document)
+    assert document["loss"]["likely"] is None
+    assert any(item["question"] == "What loss may be expected?" for item in document["unknown"])
+    assert "e+0" not in str(document["findings"])
+
+
+def test_a_presets_label_is_not_at_fault_for_a_files_shape(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text("n_embd = 384\n")
+    assert "size-label-mismatch" not in ids(plan("gpt2-124m", str(config), "--device", "RTX 4090"))
+
+
+def test_a_runs_folder_is_told_its_config(gptwright: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("n_layer = 2\n")
+    answer = gptwright("plan", str(tmp_path))
+    assert answer.status == 2
+    assert f"give {tmp_path / 'config.toml'}" in answer.err
+
+
+def test_a_rate_is_not_judged_by_a_vocabulary_that_is_assumed(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("dataset = 'letters'\ngradient_accumulation_steps = 1\nlearning_rate = 1e-3\n")
+    small = ("--device", "RTX 4090", "--tokens", "2.5B")
+    assert "small-batch-for-lr" not in ids(plan(str(config), *small))
+    assert "small-batch-for-lr" in ids(plan(str(config), *small, "--vocab-size", "50304"))

@@ -185,6 +185,9 @@ def read_source(source: str) -> dict[str, Setting]:
     if source in preset_names():
         text = (PRESETS / f"{source}.toml").read_text("utf-8")
         return {name: Setting(value, f"preset {source}") for name, value in tomllib.loads(text).items()}
+    inside = next((path / name for name in ("config.toml", "config.py") if (path / name).is_file()), None)
+    if inside is not None:
+        raise ConfigError(f"{source} is a folder", why="a config is a file", fix=f"give {inside}")
     if not path.is_file():
         raise ConfigError(
             f"no config file and no preset is called {source!r}",

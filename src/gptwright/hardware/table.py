@@ -205,19 +205,29 @@ def near_names(name: str) -> list[str]:
     """Up to five names in the table that a mistyped or incomplete one may mean, the nearest first."""
     import difflib  # 5 ms, and only a name that is not found needs it
 
-    parsed = parse_name(name)
-    # The memory that a name states is shared by cards of every kind.
-    wanted = list(parsed.words) if parsed is not None else words_of(name)
-    numbers = {word.strip("abcdefghijklmnopqrstuvwxyz") for word in wanted} - {""}
+    wanted = _model_words(name)
+    numbers = _numbers(wanted)
 
     def nearness(candidate: str) -> float:
-        words = words_of(candidate)
-        same_number = any(number in word for number in numbers for word in words)
+        words = _model_words(candidate)
+        same_number = bool(numbers & _numbers(words))
         return same_number + difflib.SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
 
     ranked = sorted(((nearness(spec.name), spec.name) for spec in all_specs()), key=lambda each: -each[0])
     # Half of the letters in common, or a number of the model: below that it is no relation.
     return [candidate for near, candidate in ranked[:5] if near > 0.5]
+
+
+def _model_words(name: str) -> Sequence[str]:
+    """A name's words without its memory, which cards of every kind share."""
+    parsed = parse_name(name)
+    return parsed.words if parsed is not None else words_of(name)
+
+
+def _numbers(words: Sequence[str]) -> set[str]:
+    """The numbers in a name by which a model is known: one digit is any maker's."""
+    numbers = {word.strip("abcdefghijklmnopqrstuvwxyz") for word in words}
+    return {number for number in numbers if len(number) > 1}
 
 
 @functools.cache
