@@ -43,10 +43,18 @@ def test_sizes_have_binary_prefixes(value: float, text: str) -> None:
         (3599.9, "1 h 00 min"),
         (11_520, "3 h 12 min"),
         (532_800, "6 d 04 h"),
+        (1497 * 86400 + 30_000, "1,497 d"),
     ],
 )
-def test_durations_have_two_parts(value: float, text: str) -> None:
+def test_durations_have_two_parts_at_most(value: float, text: str) -> None:
     assert units.duration(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2386.3, "2,386"), (62.09, "62"), (1.93, "1.9"), (0.02, "0.02"), (0, "0")]
+)
+def test_ratios_have_two_digits(value: float, text: str) -> None:
+    assert units.ratio(value) == text
 
 
 def test_rates_and_shares() -> None:

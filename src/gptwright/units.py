@@ -70,6 +70,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def ratio(value: float) -> str:
+    """How often one thing is in another, to two digits or a whole number: `2,386`, `62`, `1.9`, `0.02`."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
 def size(number_of_bytes: float) -> str:
     """Bytes with a binary prefix: `512 B`, `3.1 MiB`, `11.6 GiB`."""
     value = float(number_of_bytes)
@@ -81,7 +86,7 @@ def size(number_of_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: `8.40 ms`, `2.3 s`, `4 min 05 s`, `3 h 12 min`, `6 d 04 h`."""
+    """Seconds as a person says them: `8.40 ms`, `2.3 s`, `4 min 05 s`, `3 h 12 min`, `6 d 04 h`, `149 d`."""
     if seconds < 1:
         return f"{seconds * 1000:.2f} ms"
     if seconds < 60:
@@ -91,7 +96,9 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+    if whole < 100 * 86400:
+        return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+    return f"{round(seconds / 86400):,} d"
 
 
 def flops_rate(flops_per_second: float) -> str:

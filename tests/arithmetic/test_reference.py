@@ -246,6 +246,17 @@ def test_forty_times_the_batch() -> None:
     assert found.low <= 1.512 <= found.high
 
 
+def test_another_split_than_nanogpts_is_expected_to_read_lower() -> None:
+    """Two runs of the demo's preset over splits drawn by content: 1.803 ± 0.016 and 1.845 ± 0.015."""
+    nanogpts = band("shakespeare_char", 795_904, 1.536e6, 65, unique_tokens=1_003_854)
+    assert band("shakespeare_char", 795_904, 1.536e6, 65, unique_tokens=1e6) == nanogpts
+    for train_tokens, reached in ((998_691, 1.8026), (998_043, 1.8451)):
+        found = band("shakespeare_char", 795_904, 1.536e6, 65, unique_tokens=train_tokens)
+        assert found.low < reached < found.high
+        assert found.likely < nanogpts.low
+        assert "not their validation split" in found.basis
+
+
 @pytest.mark.parametrize("name", [c.name for c in curves() if c.family == "shakespeare-char"])
 def test_each_character_run_from_the_others(name: str) -> None:
     left_out = curve(name)

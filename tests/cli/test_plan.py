@@ -64,6 +64,12 @@ def test_what_is_no_amount_is_named(gptwright: Cli, wish: tuple[str, str]) -> No
     assert wish[1] in answer.err
 
 
+def test_the_shortest_run_contradicts_nothing(plan: Planned) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 3090", "--tokens", "1")
+    assert (document["schedule"]["steps"], document["config"]["warmup_iters"]) == (1, 0)
+    assert "schedule-mismatch" not in ids(document)
+
+
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -103,10 +109,11 @@ def test_a_kind_of_device_that_is_not_here_is_not_planned_as_this_cpu(
 
 
 def test_a_processor_elsewhere_has_no_graphics_card_for_a_neighbour(plan: Planned) -> None:
-    document = plan("shakespeare-char-cpu", "--device", "Intel i7-1165G7")
-    assert document["throughput"]["peak_tflops"] is None
-    assert any("is a processor" in item["missing"] for item in document["unknown"])
-    assert "GTX" not in str(document["unknown"])
+    for name in ("Intel i7-1165G7", "Core Ultra 7 155H"):
+        document = plan("shakespeare-char-cpu", "--device", name)
+        assert document["throughput"]["peak_tflops"] is None
+        assert any("is a processor" in item["missing"] for item in document["unknown"])
+        assert "TX" not in str(document["unknown"])
 
 
 def test_memory_that_nothing_says_is_asked_for(plan: Planned) -> None:
@@ -114,6 +121,26 @@ def test_memory_that_nothing_says_is_asked_for(plan: Planned) -> None:
     assert document["memory"]["fits"] is None
     assert [item["missing"] for item in document["unknown"] if item["question"] == "Does it fit?"]
     assert plan("gpt2-124m", "--device", "M2 16GB")["memory"]["fits"] is False
+
+
+def test_a_run_is_planned_for_what_a_system_lets_it_have(plan: Planned) -> None:
+    step = ("gpt2-124m", "--gradient_accumulation_steps=1")
+    largest = [
+        plan(*step, "--device", name)["batch"]["largest_micro_batch"] for name in ("M2 16GB", "M2 24GB", "T4")
+    ]
+    needs = [
+        plan(*step, "--device", name, f"--batch_size={largest}")["memory"]["peak_bytes"]
+        for name, largest in zip(("M2 16GB", "M2 24GB", "T4"), largest, strict=True)
+    ]
+    assert [size < most * 2**30 for size, most in zip(needs, (10.7, 16, 14.56), strict=True)] == [True] * 3
+    assert plan(*step, "--device", "T4")["memory"]["device_bytes"] == 16 * 2**30
+
+
+def test_what_a_name_leaves_open_is_said(gptwright: Cli, plan: Planned) -> None:
+    assert "taken for H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
+    screen = " ".join(gptwright("plan", "gpt2-124m", "--device", "RTX 4070 laptop").out.split())
+    assert "taken for a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
+    assert "2,386 per parameter" in screen
 
 
 def test_no_share_of_a_peak_is_above_one(plan: Planned) -> None:
@@ -192,3 +219,61 @@ def test_no_curve_of_fresh_weights_is_promised_to_a_fine_tuning(plan: Planned) -
     card = ("gpt2-124m", "--chinchilla", "20", "--device", "RTX 4090")
     assert plan(*card)["loss"]["likely"] is not None
     assert plan(*card, "--init_from=gpt2", "--bias=True", "--vocab_size=50257")["loss"]["likely"] is None
+
+
+def test_a_forks_config_is_planned_and_what_is_not_counted_is_named(
+    plan: Planned, gptwright: Cli, tmp_path: Path
+) -> None:
+    config, saved = tmp_path / "fork.py", tmp_path / "ours.toml"
+    config.write_text("vocab_size = 50304\nuse_rope = True\nn_kv_head = 4\nnum_workers = 4\n")
+    document = plan(str(config), "--device", "RTX 4090", "--save", str(saved))
+    # Without a table of positions.
+    assert document["parameters"]["total"] == 123_587_328
+    (finding,) = (each for each in document["findings"] if each["id"] == "foreign-settings")
+    assert finding["severity"] == "warning"
+    assert "n_kv_head = 4 (grouped-query attention" in finding["message"]
+    assert "use_rope = True as rope = True" in finding["message"]
+    assert "num_workers" not in finding["message"]
+    assert [each["source"] for each in finding["evidence"]] == ["config:use_rope", "config:n_kv_head"]
+    assert plan(str(saved), "--device", "RTX 4090")["parameters"] == document["parameters"]
+    answer = gptwright("plan", str(config), "--n_kv_head=4")
+    assert answer.status == 2
+    assert "unknown setting --n_kv_head" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "finding"),
+    [
+        (("--learning_rate=0.1",), "high-learning-rate"),
+        (("--n_layer=2", "--n_embd=4096", "--n_head=4"), "odd-shape"),
+    ],
+)
+def test_no_loss_is_promised_to_what_no_known_run_is_like(
+    plan: Planned, settings: tuple[str, ...], finding: str
+) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 4090", "--chinchilla", "20", *settings)
+    assert finding in ids(document)
+    assert document["loss"]["likely"] is None
+    assert any(item["question"] == "What loss may be expected?" for item in document["unknown"])
+    assert "e+0" not in str(document["findings"])
+
+
+def test_a_presets_label_is_not_at_fault_for_a_files_shape(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text("n_embd = 384\n")
+    assert "size-label-mismatch" not in ids(plan("gpt2-124m", str(config), "--device", "RTX 4090"))
+
+
+def test_a_runs_folder_is_told_its_config(gptwright: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("n_layer = 2\n")
+    answer = gptwright("plan", str(tmp_path))
+    assert answer.status == 2
+    assert f"give {tmp_path / 'config.toml'}" in answer.err
+
+
+def test_a_rate_is_not_judged_by_a_vocabulary_that_is_assumed(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("dataset = 'letters'\ngradient_accumulation_steps = 1\nlearning_rate = 1e-3\n")
+    small = ("--device", "RTX 4090", "--tokens", "2.5B")
+    assert "small-batch-for-lr" not in ids(plan(str(config), *small))
+    assert "small-batch-for-lr" in ids(plan(str(config), *small, "--vocab-size", "50304"))

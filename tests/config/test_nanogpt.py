@@ -43,6 +43,27 @@ def test_names_from_above_and_joined_text_are_read(tmp_path: Path) -> None:
     assert [item.value for item in read] == [6, 384, "out-384", "out-6-out-384", "True"]
 
 
+def test_several_names_of_a_line_and_whole_numbers_of_a_quotient_are_read(tmp_path: Path) -> None:
+    lines = [
+        "n_layer, n_head = 12, 6",
+        "a = b = 3",
+        "c = int(10e9 // 524288)",
+        "d = round(1e4)",
+        "e = max(a, n_head)",
+    ]
+    read = read_python_config(written(tmp_path, "\n".join(lines)))
+    assert [(item.name, item.value) for item in read] == [
+        ("n_layer", 12), ("n_head", 6), ("a", 3), ("b", 3), ("c", 19073), ("d", 10000), ("e", 6)
+    ]  # fmt: skip
+    assert {item.name for item in read if item.used} == {"a", "n_head"}
+
+
+def test_a_name_whose_line_was_refused_is_not_called_code(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_python_config(written(tmp_path, "max_iters = steps()\nlr_decay_iters = max_iters\n"))
+    assert "`max_iters` has no value that could be read above" in str(caught.value)
+
+
 def test_a_text_that_doubles_with_every_line_is_refused(tmp_path: Path) -> None:
     lines = ["x = 'aaaaaaaa'", *["x = x + x"] * 40]
     with pytest.raises(ConfigError, match=r"config\.py:11 is not an assignment of a literal: x = x \+ x"):
@@ -50,18 +71,20 @@ def test_a_text_that_doubles_with_every_line_is_refused(tmp_path: Path) -> None:
 
 
 def test_imports_and_what_has_no_effect_are_passed_over_and_said(tmp_path: Path) -> None:
-    path = written(tmp_path, "import time, os.path\nwandb_run_name = 'ft-' + str(time.time())\nn_layer = 4\n")
+    path = written(
+        tmp_path,
+        "import time, os.path\nimport torch\nwandb_run_name = 'ft-' + str(time.time())\nn_layer = 4\n",
+    )
     loaded = load_config([str(path)])
     assert loaded.config.n_layer == 4
     assert loaded.config.wandb_run_name is None
-    assert set(loaded.without_effect) == {"import time", "import os.path"}
+    assert set(loaded.without_effect) == {"import time", "import os.path", "import torch"}
     assert loaded.without_effect["import time"].endswith("nothing in them is executed")
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "import torch",
         "from os import system",
         "x = __import__('os').system('touch executed')",
         "x = open('executed', 'w')",
@@ -76,9 +99,14 @@ def test_imports_and_what_has_no_effect_are_passed_over_and_said(tmp_path: Path)
         "x = f'{n_layer:>9999999999}'",
         "x = f'{n_layer!r}'",
         "x = int('4')",
+        "x = int(4, 2)",
+        "x = min(1)",
+        "x = int(time.time())",
+        "x = round(1e300 * 1e300)",
         "x = 'a' * 1000000000",
-        "x, y = 1, 2",
-        "x = y = 1",
+        "x, y = 1, 2, 3",
+        "x, y = pair",
+        "x, *y = 1, 2",
         "x.y = 1",
         "x += 1",
         "x = 9**9**9",

@@ -373,3 +373,19 @@ def test_two_shapes_trained_here_in_bfloat16_are_inside_the_band_of_its_peak(tmp
         # A plan takes so many times numpy's float32 peak for it, which another process may have disturbed.
         rate = MATRIX_RATE if has_matrix_registers() else BFLOAT16_RATE
         assert 0.5 * rate < row["peak_gflops"] / row["float32_gflops"] < 2 * rate, row
+
+
+@pytest.mark.parametrize(
+    ("device", "measured"), [("T4", 42.7), ("TITAN RTX", 66.3), ("RTX 2080", 39.0), ("RX 7900 XT", 83.2)]
+)
+def test_no_training_is_likely_to_be_faster_than_products_were_measured(device: str, measured: float) -> None:
+    """torch products in TFLOP/s at their quickest (zzc0721/torch-performance-test-data)."""
+    assert on(device).likely * GPT2.causal_flops_per_token() < measured * 1e12
+
+
+def test_a_t4_is_not_planned_by_what_it_holds_for_seconds() -> None:
+    """24 TFLOP/s of long products at 70 W (NVIDIA's forum, topic 264462); a whole step is slower."""
+    reached = on("T4").likely * GPT2.causal_flops_per_token()
+    assert 0.5 * 24e12 < reached < 24e12
+    assert "one run or none" in on("T4").basis
+    assert on("RTX 4090").basis == GPU_BASIS

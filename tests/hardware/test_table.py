@@ -101,6 +101,37 @@ def test_memory_as_sold_and_its_bandwidth(name: str, gigabytes: int, bandwidth: 
     assert spec(name).bandwidth == pytest.approx(bandwidth * 1e9, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("name", "mebibytes"),
+    [
+        ("T4", 15_360),
+        ("L4", 23_034),
+        ("A10G", 23_028),
+        ("L40S", 46_068),
+        ("RTX 4090", 24_564),
+        ("A100", 40_960),
+    ],
+)
+def test_a_driver_reports_what_error_correction_leaves(name: str, mebibytes: int) -> None:
+    """Totals of nvidia-smi (modal-client pull request 2797)."""
+    assert spec(name).available_bytes == pytest.approx(mebibytes * 2**20, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "megabytes"),
+    [
+        ("M1 Pro 16GB", 11453.25),
+        ("M1 Max 32GB", 22906.5),
+        ("M4 Max 36GB", 28991.03),
+        ("M2 Max 64GB", 51539.61),
+    ],
+)
+def test_an_apple_gpu_has_a_part_of_the_machines_memory(name: str, megabytes: float) -> None:
+    """recommendedMaxWorkingSetSize of Metal, as llama.cpp and whisper.cpp log it."""
+    assert spec(name).available_bytes == pytest.approx(megabytes * 1e6, rel=0.001)
+    assert spec("M1 Pro").available_bytes is None
+
+
 # What six projects' tables have got wrong (their files are named in the research behind this table).
 
 

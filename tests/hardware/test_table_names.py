@@ -202,6 +202,7 @@ def test_a_name_with_an_unexplained_word_is_unknown(name: str, junk: str, before
         ("RTX 4071", "RTX 4070"),
         ("RTX 6000", "RTX 6000 Ada"),
         ("RTX 4070 8GB", "RTX 4070"),
+        ("M4 Pro 48GB", "M3 Pro"),
         ("GeForce 4090 Super", "RTX 4090"),
         ("H100 GPU from the cloud", "H100 SXM"),
     ],
@@ -211,6 +212,6 @@ def test_the_message_for_an_unknown_name_offers_near_ones(name: str, near: str) 
     assert len(near_names(name)) <= 5
 
 
-@pytest.mark.parametrize("name", ["", "???", "my own machine"])
+@pytest.mark.parametrize("name", ["", "???", "my own machine", "TPU v3-8"])
 def test_what_resembles_nothing_offers_nothing(name: str) -> None:
     assert near_names(name) == []

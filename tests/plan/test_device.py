@@ -198,3 +198,6 @@ def test_a_card_says_its_dtype_too() -> None:
     assert dtype("T4") == ("float16", Origin.TABLED)
     assert dtype("RTX 4070", dtype="float16") == ("float16", Origin.CONFIGURED)
     assert dtype("GeForce RTX 9999") == ("bfloat16", Origin.ASSUMED)
+    # What train takes on such a chip.
+    assert dtype("M3 Max 64GB") == ("float32", Origin.ASSUMED)
+    assert dtype("M3 Max 64GB", dtype="float16") == ("float16", Origin.CONFIGURED)

@@ -210,9 +210,9 @@ def test_the_best_model_in_ten_hours_is_a_config_that_train_takes(gptwright: Cli
         ("--tokens=-5", "'--tokens': -5.0 is not in the range x>0"),
         ("--hours=nan", "'--hours': nan is not a finite number"),
         ("--chinchilla=inf", "'--chinchilla': inf is not a finite number"),
-        ("--device-count=0", "option states device_count = 0, which is not a whole number above 0"),
-        ("--device-count=-1", "option states device_count = -1, which is not a whole number above 0"),
-        ("--train-tokens=-7", "option states train_tokens = -7, which is not a whole number above 0"),
+        ("--device-count=0", "--device-count 0 is not a whole number above 0"),
+        ("--device-count=-1", "--device-count -1 is not a whole number above 0"),
+        ("--train-tokens=-7", "--train-tokens -7 is not a whole number above 0"),
     ],
 )
 def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cli) -> None:
@@ -273,6 +273,10 @@ def test_little_text_limits_the_model_and_its_steps(gptwright: Cli) -> None:
     characters = plan_json(gptwright, *hours, "--dataset=shakespeare_char")
     assert 2e6 < characters["parameters"]["nanogpt"] < 12e6
     assert characters["schedule"]["epochs"] <= 16
+    assert characters["config"]["block_size"] == 256
+    assert 1400 < characters["schedule"]["steps"] < 3000
+    asked = plan_json(gptwright, *hours, "--dataset=shakespeare_char", "--block_size=512")
+    assert asked["config"]["block_size"] == 512
     book = plan_json(gptwright, *hours, "--dataset=book", "--train-tokens", "30000000")
     assert book["parameters"]["nanogpt"] <= 33e6
     web = plan_json(gptwright, *hours, "--dataset=openwebtext")

@@ -102,7 +102,7 @@ def expected_loss(
         parameters: nanoGPT's count.
         tokens: training tokens seen.
         vocab_size: None is taken to be the usual one of that data.
-        unique_tokens: size of the training split, for repeated data.
+        unique_tokens: size of the training split, for repeated data and to know the split.
         tokens_per_step: the batch; None is taken to be near half a million.
         recipe: `gpt2` (GPT-2's blocks, AdamW) or `modern`; nothing is known of another.
         non_embedding: parameters without embeddings; estimated if not given.
@@ -119,7 +119,9 @@ def expected_loss(
         return None
     pool = [c for c in (curves() if references is None else references) if c.family == data[0]]
     if data[0] == "shakespeare-char":
-        return character_band(pool, parameters, tokens, tokens_per_step) if recipe == "gpt2" else None
+        if recipe != "gpt2":
+            return None
+        return character_band(pool, parameters, tokens, tokens_per_step, unique_tokens)
     pool = [curve for curve in pool if curve.recipe == recipe]
     beginning = _at_the_beginning(parameters, tokens, tokens_per_step)
     if not pool or beginning or _memorizes(parameters, tokens, unique_tokens):

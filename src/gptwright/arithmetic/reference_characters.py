@@ -16,6 +16,12 @@ from gptwright.arithmetic.reference_curves import Curve, LossBand, floor
 LIKE_RUNS_SPREAD = 0.03
 PASSES_AT_BEST, SPREAD_OF_MEMORIZATION = 30, 0.07
 CHARACTERS = 1_003_854
+# The known runs validate on nanoGPT's split, the last tenth of the text, which is harder than the rest. Drawn
+# by content over the whole text, two splits read 0.10 and 0.06 lower with the model of 0.80M parameters.
+EASIER_SPLIT, SPREAD_OF_SPLITS = 0.08, 0.05
+# By how much another split's training tokens differ from nanoGPT's at least: 998,691 and 998,043 do by 0.5 %,
+# and who writes "1M" means nanoGPT's.
+SAME_SPLIT = 0.0045
 # Nats that the loss may move for each factor e to the nearest run, beyond how much the neighbours differ:
 # left out one at a time, the known runs lie up to this far from what the others say.
 SPREAD_PER_FACTOR = 0.25
@@ -27,8 +33,17 @@ BATCH_WEIGHT = 0.5
 BLUR = 0.15
 
 
+def has_another_split(train_tokens: float | None) -> bool:
+    """Whether so many training characters are of another split than nanoGPT's."""
+    return train_tokens is not None and abs(train_tokens / CHARACTERS - 1) > SAME_SPLIT
+
+
 def character_band(
-    curves: Sequence[Curve], parameters: float, tokens: float, tokens_per_step: float | None
+    curves: Sequence[Curve],
+    parameters: float,
+    tokens: float,
+    tokens_per_step: float | None,
+    train_tokens: float | None,
 ) -> LossBand | None:
     """The band for a model of `parameters` after `tokens` characters; None if no known run is near."""
     neighbours = [(_distance(curve, parameters, tokens, tokens_per_step), curve) for curve in curves]
@@ -46,12 +61,16 @@ def character_band(
     half = math.sqrt(alike**2 + scatter + (SPREAD_PER_FACTOR * distance) ** 2)
     lowest = floor("shakespeare_char", 65)
     assert lowest is not None
+    least, basis = lowest.loss - lowest.margin, "between the nearest known runs over these characters"
+    if has_another_split(train_tokens):
+        loss, least = loss - EASIER_SPLIT, least - EASIER_SPLIT - SPREAD_OF_SPLITS
+        half = math.hypot(half, SPREAD_OF_SPLITS)
+        basis += f", less {EASIER_SPLIT} as this is not their validation split, which is harder than most"
     return LossBand(
-        low=min(max(loss - half, lowest.loss - lowest.margin), loss),
+        low=min(max(loss - half, least), loss),
         likely=loss,
         high=loss + half + _rise_beyond(nearest, tokens),
-        basis="between the nearest known runs over these characters, passes and memorization included; "
-        "scaling laws do not hold for them",
+        basis=f"{basis}; passes and memorization are included, as scaling laws do not hold for them",
         curve=nearest.name,
         source=nearest.source,
     )

@@ -58,6 +58,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
+    from gptwright.plan.faster import speed_findings
+    from gptwright.plan.foreign import foreign_findings
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
@@ -66,7 +68,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     sources, unknown_options = split_arguments(config)
     fields = {name: value for name, value in given.items() if name in FIELDS}
     device, fields = _device_name(fields)
-    loaded = load_config(sources, overrides(fields, unknown_options))
+    loaded = load_config(sources, overrides(fields, unknown_options), let_in_foreign=True)
     facts = _facts(given, device, loaded) | local_facts(loaded.config)
 
     def planner(settings: TrainConfig) -> "Plan":
@@ -78,7 +80,8 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         hours=given["hours"],
         parameters=given["params"],
     )
-    solved = solve(loaded.config, planner, targets, choose_model=not sources)
+    choose_context = not sources and "block_size" not in loaded.sources
+    solved = solve(loaded.config, planner, targets, choose_model=not sources, choose_context=choose_context)
     plan = solved.plan
     if given["fit"]:
         # Another cut has another speed, and hours make other steps of it.
@@ -90,8 +93,10 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         measured = measure(plan)
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
-    findings, unknown = _judged(plan, loaded, sources, facts)
-    findings = (*memory_findings(plan, planner), *findings)
+    plan, findings, unknown = _judged(plan, loaded, sources, facts)
+    findings = (*memory_findings(plan, planner), *findings, *foreign_findings(loaded.foreign))
+    if not trials:
+        findings = (*findings, *speed_findings(plan, planner))
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
         with unwritable_as_error(given["save"]):
@@ -109,19 +114,30 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
 def _judged(
     plan: "Plan", loaded: LoadedConfig, sources: Sequence[str], facts: Mapping[str, Fact]
-) -> tuple[Sequence["Finding"], Sequence["Unknown"]]:
-    """What the rules of diagnosis say of the plan's settings, and what cannot be known of it."""
+) -> tuple["Plan", Sequence["Finding"], Sequence["Unknown"]]:
+    """The plan, what the rules of diagnosis say of its settings, and what cannot be known of it."""
     from gptwright.diagnose.planned import judge_plan, read_plan
+    from gptwright.plan.plan import without_promise
 
     final = LoadedConfig(plan.config, loaded.sources, loaded.without_effect)
     known = {**facts, "vocab_size": plan.vocabulary}
     if plan.train_tokens is not None:
         known["train_tokens"] = plan.train_tokens
     solved = {name for name in FIELDS if getattr(plan.config, name) != getattr(loaded.config, name)}
-    overridden = solved | {name for name, source in loaded.sources.items() if source == "option"}
     reading = read_plan(final, sources, known, seconds_per_step=plan.seconds_per_step())
-    diagnosis = judge_plan(reading, overridden=overridden)
-    return diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
+    diagnosis = judge_plan(reading, overridden=solved | _overridden(loaded, sources))
+    plan = without_promise(plan, {finding.id for finding in diagnosis.findings})
+    return plan, diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
+
+
+def _overridden(loaded: LoadedConfig, sources: Sequence[str]) -> set[str]:
+    """Settings that an option replaces, or a file those of a preset, whose labels are then not at fault."""
+    over_a_preset = any(source in preset_names() for source in sources)
+    return {
+        name
+        for name, source in loaded.sources.items()
+        if source == "option" or (over_a_preset and not source.startswith("preset "))
+    }
 
 
 def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str, str | None]]:

@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gptwright.config.foreign import (
+    ForeignSetting,
+    changes_nothing,
+    meaning_elsewhere,
+    name_of_ours,
+    read_foreign,
+)
 from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config, why_without_effect
 from gptwright.config.pretrained import GPT2_MODELS, settled_by_weights
 from gptwright.config.schema import FIELDS, TrainConfig, problems_of, with_accumulation
@@ -20,15 +27,23 @@ from gptwright.errors import ConfigError
 
 # Two ways to say how much is accumulated: who gives one means to replace the other of an earlier source.
 SAY_THE_SAME = frozenset(("tokens_per_step", "gradient_accumulation_steps"))
+# Share of letters in common from which a name may be a slip for another one.
+LIKE_ENOUGH = 0.6
+# The same from which it is one although other lines are calculated from it: `max_itres`, `n_layers`.
+A_SLIP = 0.8
 PRESETS = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value somebody gave, and where: `option`, `FILE:LINE`, `FILE` or `preset NAME`."""
+    """A value somebody gave, and where: `option`, `FILE:LINE`, `FILE` or `preset NAME`.
+
+    `used` is whether other settings of its file are calculated from it.
+    """
 
     value: Any
     source: str
+    used: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +53,14 @@ class LoadedConfig:
     Attributes:
         config: the settings.
         sources: for each setting somebody gave, where; the others have their default.
-        without_effect: accepted nanoGPT settings that change nothing here, each with the reason.
+        without_effect: accepted settings of nanoGPT and others that change nothing here, with the reason.
+        foreign: settings of other trainers in a file, where they were let in: not all of them are counted.
     """
 
     config: TrainConfig
     sources: Mapping[str, str]
     without_effect: Mapping[str, str]
+    foreign: tuple[ForeignSetting, ...] = ()
 
 
 def preset_names() -> list[str]:
@@ -51,12 +68,15 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
-def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None) -> LoadedConfig:
+def load_config(
+    sources: Sequence[str], options: Mapping[str, str] | None = None, *, let_in_foreign: bool = False
+) -> LoadedConfig:
     """Merges sources and options over the defaults and checks the result.
 
     Args:
         sources: presets' names, TOML files and nanoGPT-style Python files; later ones win.
         options: `--field=value` pairs as typed; they win over the sources.
+        let_in_foreign: whether files may have settings that are known from other trainers only.
 
     Raises:
         ConfigError: with every problem that was found.
@@ -68,7 +88,8 @@ def load_config(sources: Sequence[str], options: Mapping[str, str] | None = None
             settings = _overridden(settings, read_source(source))
         except ConfigError as problem:
             problems.append(problem)
-    return check_settings(_overridden(settings, option_settings(options or {})), problems)
+    settings = _overridden(settings, option_settings(options or {}))
+    return check_settings(settings, problems, let_in_foreign=let_in_foreign)
 
 
 def _overridden(settings: Mapping[str, Setting], later: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -83,17 +104,23 @@ def option_settings(options: Mapping[str, str]) -> dict[str, Setting]:
     return {name: Setting(_typed(name, text), "option") for name, text in options.items()}
 
 
-def check_settings(settings: Mapping[str, Setting], problems: Iterable[ConfigError] = ()) -> LoadedConfig:
+def check_settings(
+    settings: Mapping[str, Setting], problems: Iterable[ConfigError] = (), *, let_in_foreign: bool = False
+) -> LoadedConfig:
     """Validates settings against the schema and raises all problems together, those so far included.
 
     Raises:
         ConfigError: with every problem that was found.
     """
     problems = list(problems)
-    without_effect = {name: reason for name in settings if (reason := why_without_effect(name))}
+    values = {name: settings[name].value if name in settings else FIELDS[name].default for name in FIELDS}
+    without_effect = _without_effect(settings, values)
     given = {name: setting for name, setting in settings.items() if name not in without_effect}
-    problems += [_unknown(name, given[name]) for name in given if name not in FIELDS]
+    foreign = _foreign(given, values) if let_in_foreign else ()
+    let_in = {setting.name for setting in foreign}
+    problems += [_unknown(name, given[name]) for name in given if name not in FIELDS and name not in let_in]
     known = {name: setting for name, setting in given.items() if name in FIELDS}
+    known = {s.ours[0]: Setting(s.ours[1], f"{s.source}: {s.name}") for s in foreign if s.ours} | known
     known, contradictions = _with_shape_of_weights(known)
     problems += contradictions
     invalid, config = _validated(known)
@@ -105,7 +132,38 @@ def check_settings(settings: Mapping[str, Setting], problems: Iterable[ConfigErr
     problems += problems_of(config)
     if problems:
         raise ConfigError.of(problems)
-    return LoadedConfig(config, {name: setting.source for name, setting in known.items()}, without_effect)
+    origins = {name: setting.source for name, setting in known.items()}
+    return LoadedConfig(config, origins, without_effect, foreign)
+
+
+def _without_effect(settings: Mapping[str, Setting], values: Mapping[str, Any]) -> dict[str, str]:
+    """The accepted settings that change nothing, each with the reason."""
+    reasons = {}
+    for name, setting in settings.items():
+        if name in FIELDS:
+            continue
+        if reason := why_without_effect(name):
+            reasons[name] = reason
+        elif setting.used and not _is_a_slip(name):
+            reasons[name] = "other lines are calculated from it, and it does nothing besides"
+        elif changes_nothing(name, setting.value, values):
+            reasons[name] = f"{setting.value} is what is done here without it"
+    return reasons
+
+
+def _is_a_slip(name: str) -> bool:
+    """Whether one of our settings is meant, misspelt or by another trainer's name."""
+    return name_of_ours(name) is not None or bool(difflib.get_close_matches(name, FIELDS, cutoff=A_SLIP))
+
+
+def _foreign(given: Mapping[str, Setting], values: Mapping[str, Any]) -> tuple[ForeignSetting, ...]:
+    """The settings of other trainers that files have; who types an option means one of ours."""
+    read = (
+        read_foreign(name, setting.value, setting.source, values)
+        for name, setting in given.items()
+        if name not in FIELDS and setting.source != "option" and not isinstance(setting.value, dict)
+    )
+    return tuple(setting for setting in read if setting is not None)
 
 
 def _with_shape_of_weights(
@@ -127,6 +185,9 @@ def read_source(source: str) -> dict[str, Setting]:
     if source in preset_names():
         text = (PRESETS / f"{source}.toml").read_text("utf-8")
         return {name: Setting(value, f"preset {source}") for name, value in tomllib.loads(text).items()}
+    inside = next((path / name for name in ("config.toml", "config.py") if (path / name).is_file()), None)
+    if inside is not None:
+        raise ConfigError(f"{source} is a folder", why="a config is a file", fix=f"give {inside}")
     if not path.is_file():
         raise ConfigError(
             f"no config file and no preset is called {source!r}",
@@ -136,7 +197,8 @@ def read_source(source: str) -> dict[str, Setting]:
     if path.suffix == ".toml":
         return {name: Setting(value, str(path)) for name, value in _read_toml(path).items()}
     if path.suffix == ".py":
-        return {item.name: Setting(item.value, f"{path}:{item.line}") for item in read_python_config(path)}
+        read = read_python_config(path)
+        return {item.name: Setting(item.value, f"{path}:{item.line}", item.used) for item in read}
     raise ConfigError(
         f"{source} is neither a .toml nor a .py file",
         why="a config is TOML, or a nanoGPT-style Python file of assignments",
@@ -164,16 +226,27 @@ def _typed(name: str, text: str) -> Any:
 
 
 def _unknown(name: str, setting: Setting) -> ConfigError:
-    known = [*FIELDS, *WITHOUT_EFFECT]
+    if isinstance(setting.value, dict):
+        return ConfigError(
+            f"{name} ({setting.source}) is a table, and settings stand outside of tables",
+            fix=f"write them without the line [{name}], as in `n_layer = 12`",
+        )
     label = f"--{name}" if setting.source == "option" else f"{name} ({setting.source})"
+    ours, elsewhere = name_of_ours(name), meaning_elsewhere(name)
+    if ours is not None:
+        fix = f"did you mean {ours}?"
+    elif elsewhere is not None:
+        fix = "leave it out to train without it"
+    else:
+        known = [*FIELDS, *WITHOUT_EFFECT]
+        fix = _nearest(name, known, "did you mean {}?") or "`gptwright train --help` lists all settings"
     return ConfigError(
-        f"unknown setting {label}",
-        fix=_nearest(name, known, "did you mean {}?") or "`gptwright train --help` lists all settings",
+        f"unknown setting {label}", why=f"other trainers have it: {elsewhere}" if elsewhere else None, fix=fix
     )
 
 
 def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=LIKE_ENOUGH)
     return sentence.format(near[0]) if near else None
 
 

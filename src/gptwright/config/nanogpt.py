@@ -1,22 +1,23 @@
 """Reads nanoGPT-style Python configs as data.
 
 nanoGPT runs its config files with `exec`. Here the file is parsed, and only assignments of plain values to
-names are taken: numbers, strings, booleans, None, arithmetic on numbers such as `5 * 8`, strings joined with
-`+` or in an f-string, `str(…)` of a value, and settings from above by their names. `import` of a module of
-Python's own is passed over and said to have no effect, and so is whatever is assigned to a setting that has
-none here. A W&B run's name that is made by code (nanoGPT takes `time.time()`) is left to its default, and so
-are device, dtype and compile where the machine decides (`"cuda" if … else "cpu"`).
+names are taken: numbers, strings, booleans, None, arithmetic on numbers such as `5 * 8` or `int(10e9 //
+524288)`, strings joined with `+` or in an f-string, `str(…)` of a value, and settings from above by their
+names. `import NAME` brings no setting, so it is passed over and said to have no effect, and so is whatever
+is assigned to a setting that has none here. A W&B run's name that is made by code (nanoGPT takes
+`time.time()`) is left to its default, and so are device, dtype and compile where the machine decides
+(`"cuda" if … else "cpu"`).
 Anything else is refused with its line, and nothing is ever executed.
 """
 
 import ast
 import operator
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from gptwright.config.foreign import why_not_needed
 from gptwright.errors import ConfigError
 
 Literal = int | float | str | bool | None
@@ -44,6 +45,10 @@ OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = Ma
         ast.Pow: operator.pow,
     }
 )
+# Python's own functions of numbers that configs use to make a whole number of a quotient.
+FUNCTIONS: Mapping[str, Callable[..., Number]] = MappingProxyType(
+    {"int": int, "float": float, "round": round, "min": min, "max": max, "abs": abs}
+)
 
 # nanoGPT's settings that need nothing here, with what is true instead. They are accepted wherever a nanoGPT
 # user would write them, and the start-up table says that they have no effect.
@@ -56,25 +61,45 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
 
 
 IMPORT = "import "
+# What a refused line holds, in words.
+NOUNS: Mapping[type[ast.AST], str] = MappingProxyType(
+    {
+        ast.Call: "a call",
+        ast.ImportFrom: "an import",
+        ast.ClassDef: "a class",
+        ast.FunctionDef: "a function",
+        ast.If: "an if",
+        ast.IfExp: "a condition",
+        ast.For: "a loop",
+        ast.With: "a with",
+        ast.Dict: "a dict",
+        ast.List: "a list",
+        ast.Tuple: "a tuple",
+        ast.Attribute: "an attribute",
+        ast.AugAssign: "a change of a value",
+    }
+)
 
 
 def why_without_effect(name: str) -> str | None:
     """Why a setting, or a line `import NAME` of a config file, changes nothing here; None if it does."""
     if name.startswith(IMPORT):
         return "config files are read as data; nothing in them is executed"
-    return WITHOUT_EFFECT.get(name)
+    return WITHOUT_EFFECT.get(name) or why_not_needed(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One `name = value` of a config file, with its line (counted from 1).
 
-    A line `import NAME` is one too: its name is the line, its value None.
+    A line `import NAME` is one too: its name is the line, its value None. `used` is whether other lines
+    calculate with it, as with `n_gpu` of `gradient_accumulation_steps = 5 * n_gpu`.
     """
 
     name: str
     value: Literal
     line: int
+    used: bool = False
 
 
 def read_python_config(path: Path) -> list[Assignment]:
@@ -102,9 +127,9 @@ def read_python_config(path: Path) -> list[Assignment]:
         if _is_docstring(statement):
             continue
         try:
-            found = _imports(statement) or [_assignment(statement, known)]
+            found = _imports(statement) or _assignments(statement, known)
             assignments += found
-            known |= {item.name: item.value for item in found if item.name not in WITHOUT_EFFECT}
+            known |= {item.name: item.value for item in found if not why_without_effect(item.name)}
         except (_Refused, RecursionError) as refusal:
             source = (text.splitlines() or [""])[statement.lineno - 1].strip()
             problems.append(
@@ -117,7 +142,10 @@ def read_python_config(path: Path) -> list[Assignment]:
             )
     if problems:
         raise ConfigError.of(problems)
-    return assignments
+    used = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    return [replace(item, used=item.name in used) for item in assignments]
 
 
 class _Refused(Exception):  # noqa: N818 - it never leaves this module
@@ -133,16 +161,14 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def _imports(statement: ast.stmt) -> list[Assignment]:
-    """What a line imports, if that is all of Python's own library."""
+    """What a line `import NAME` names; nothing for any other, and `from … import` may bring settings."""
     if not isinstance(statement, ast.Import):
         return []
-    names = [alias.name for alias in statement.names]
-    if not all(name.partition(".")[0] in sys.stdlib_module_names for name in names):
-        return []
-    return [Assignment(f"{IMPORT}{name}", None, statement.lineno) for name in names]
+    return [Assignment(f"{IMPORT}{alias.name}", None, statement.lineno) for alias in statement.names]
 
 
-def _assignment(statement: ast.stmt, known: Mapping[str, Literal]) -> Assignment:
+def _assignments(statement: ast.stmt, known: Mapping[str, Literal]) -> list[Assignment]:
+    """Each name that a line sets: `a = 1`, `a: int = 1`, `a = b = 1` and `a, b = 1, 2`."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets: list[ast.expr] = [statement.target]
         value = statement.value
@@ -150,24 +176,41 @@ def _assignment(statement: ast.stmt, known: Mapping[str, Literal]) -> Assignment
         targets, value = statement.targets, statement.value
     else:
         raise _Refused(f"{_described(statement)} is code")
-    if len(targets) != 1 or not isinstance(targets[0], ast.Name):
-        raise _Refused("only a single name can be set")
-    name = targets[0].id
+    return [
+        Assignment(name, _value_for(name, node, known), statement.lineno)
+        for target in targets
+        for name, node in _pairs(target, value)
+    ]
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Names with the expressions that are assigned to them."""
+    match target, value:
+        case ast.Name(id=name), _:
+            return [(name, value)]
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+            return [pair for one, each in zip(targets, values, strict=True) for pair in _pairs(one, each)]
+    raise _Refused("only names can be set")
+
+
+def _value_for(name: str, node: ast.expr, known: Mapping[str, Literal]) -> Literal:
     try:
-        return Assignment(name, _evaluated(value, known), statement.lineno)
+        return _evaluated(node, known)
     except _Refused:
-        if name in AUTOMATIC and isinstance(value, ast.IfExp):
-            return Assignment(name, "auto", statement.lineno)
-        if name not in WITHOUT_EFFECT and name not in LEFT_TO_DEFAULT:
+        if name in AUTOMATIC and isinstance(node, ast.IfExp):
+            return "auto"
+        if not why_without_effect(name) and name not in LEFT_TO_DEFAULT:
             raise
-    return Assignment(name, None, statement.lineno)
+    return None
 
 
 def _described(node: ast.AST) -> str:
-    name = type(node).__name__
-    return {"Import": "an import", "ImportFrom": "an import", "Call": "a call", "Name": "a name"}.get(
-        name, f"`{name}`"
-    )
+    match node:
+        case ast.Name(id=name):
+            return f"`{name}` has no value that could be read above, and a name"
+        case ast.Expr(value=value):
+            return _described(value)
+    return NOUNS.get(type(node), f"`{type(node).__name__}`")
 
 
 def _evaluated(node: ast.expr, known: Mapping[str, Literal]) -> Literal:
@@ -180,13 +223,32 @@ def _evaluated(node: ast.expr, known: Mapping[str, Literal]) -> Literal:
             number = _number(_evaluated(node.operand, known))
             return -number if isinstance(sign, ast.USub) else number
         case ast.BinOp():
-            left, right = _evaluated(node.left, known), _evaluated(node.right, known)
-            if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
-                return _bounded(left + right)
-            if type(node.op) in OPERATIONS:
-                return _calculated(OPERATIONS[type(node.op)], _number(left), _number(right))
-        case ast.JoinedStr(values=parts) | ast.Call(func=ast.Name(id="str"), args=[_] as parts, keywords=[]):
+            return _combined(node, known)
+        case ast.JoinedStr(values=parts):
             return _bounded("".join(_part(part, known) for part in parts))
+        case ast.Call(func=ast.Name(id=function), args=[_, *_] as values, keywords=[]):
+            return _called(function, node, values, known)
+    raise _Refused(f"{_described(node)} is code")
+
+
+def _combined(node: ast.BinOp, known: Mapping[str, Literal]) -> Literal:
+    """What two plain values come to: texts joined, or arithmetic on numbers."""
+    left, right = _evaluated(node.left, known), _evaluated(node.right, known)
+    if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+        return _bounded(left + right)
+    if type(node.op) in OPERATIONS:
+        return _calculated(OPERATIONS[type(node.op)], _number(left), _number(right))
+    raise _Refused(f"{_described(node)} is code")
+
+
+def _called(
+    function: str, node: ast.expr, values: Sequence[ast.expr], known: Mapping[str, Literal]
+) -> Literal:
+    """What a function of plain values gives."""
+    if function == "str" and len(values) == 1:
+        return _bounded(_part(values[0], known))
+    if function in FUNCTIONS:
+        return _calculated(FUNCTIONS[function], *(_number(_evaluated(each, known)) for each in values))
     raise _Refused(f"{_described(node)} is code")
 
 
@@ -213,12 +275,12 @@ def _number(value: Literal) -> Number:
     return value
 
 
-def _calculated(operation: Callable[[Number, Number], Number], left: Number, right: Number) -> Number:
-    if operation is operator.pow and abs(right) > LARGEST_EXPONENT:
+def _calculated(operation: Callable[..., Number], *numbers: Number) -> Number:
+    if operation is operator.pow and abs(numbers[1]) > LARGEST_EXPONENT:
         raise _Refused("the exponent is too large to be a setting")
     try:
-        result = operation(left, right)
-    except (ArithmeticError, ValueError) as error:
+        result = operation(*numbers)
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise _Refused(str(error)) from None
     if isinstance(result, complex):
         raise _Refused("the result is a complex number")

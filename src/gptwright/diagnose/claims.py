@@ -110,6 +110,12 @@ DATA_WORDS = re.compile(
     r"\b(?:data(?:set)?|corpus|sample|split|file|shards?|train\.bin|val)\b", re.IGNORECASE
 )
 
+# Words that open what follows: a quotation does not end with them.
+DANGLING = re.compile(
+    r"(?:\s+(?:in|for|of|to|on|at|by|with|and|or|the|a|an|about|around|is|are|per|over|from))+$",
+    re.IGNORECASE,
+)
+
 # How far a claim may be off: "125M" for 123.59M is a label, "3B" for 10.5B is wrong. Rounding to one digit
 # moves a number by up to a third (1.5 → 2 or 1); a label of two or three digits may be a neighbouring
 # convention's (124M with positions, 123.6M without); who writes four digits or more means that number.

@@ -13,10 +13,18 @@ def device_memory(reading: Reading) -> Fact | None:
     return reading.settings.logged.get("device_memory_bytes") or (memory_fact(spec) if spec else None)
 
 
+def _available_bytes(reading: Reading) -> int | None:
+    """What a process could have of that memory; a log prints what the driver reports."""
+    printed, spec = reading.settings.logged.get("device_memory_bytes"), reading.machine.spec
+    if printed is not None:
+        return int(printed.number)
+    return spec.available_bytes if spec is not None else None
+
+
 def most_that_fits(reading: Reading, *, compiled: bool) -> int | None:
     """The largest micro-batch that fits the device; None where model, device or dtype are not known."""
-    shape, dtype, total = reading.sizes.shape, reading.machine.dtype, device_memory(reading)
-    if shape is None or dtype is None or total is None:
+    shape, dtype, available = reading.sizes.shape, reading.machine.dtype, _available_bytes(reading)
+    if shape is None or dtype is None or available is None:
         return None
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
     step = Step(
@@ -27,7 +35,7 @@ def most_that_fits(reading: Reading, *, compiled: bool) -> int | None:
         accumulation=max(2, accumulation),
         keeps_logits=reading.log is not None and reading.log.format.name == "nanoGPT",
     )
-    return largest_micro_batch(step, usable_bytes(int(total.number)))
+    return largest_micro_batch(step, usable_bytes(available))
 
 
 def cut_of(sequences: int, *, at_most: int) -> int:

@@ -40,6 +40,7 @@ GPU_BASIS = (
     "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
     " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
 )
+OTHER_FAMILY = "; of this device's family it knows one run or none, so the band is wider"
 CPU_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer at eight"
     " shapes on one CPU, within 22 % there"
@@ -72,7 +73,8 @@ def predict_speed(work: Work) -> Speed:
         return Speed(low=likely / slower, likely=likely, high=high, basis=_cpu_basis(work))
     # Of attention only what a token may look at is computed, which at long contexts is much less.
     possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.causal_flops_per_token()
-    return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=GPU_BASIS)
+    basis = GPU_BASIS if work.kin.known else GPU_BASIS + OTHER_FAMILY
+    return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=basis)
 
 
 def _cpu_basis(work: Work) -> str:

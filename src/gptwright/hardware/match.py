@@ -142,5 +142,5 @@ def is_cpu_name(name: str) -> bool:
     words = words_of(name)
     if any(word in GPU_WORDS for word in words):
         return False
-    intel_core = "intel" in words and ("core" in words or "ultra" in words)
+    intel_core = len({"intel", "core", "ultra"} & {*words}) > 1
     return intel_core or any(re.fullmatch(CPU_WORD, word) for word in words)

@@ -11,6 +11,7 @@ the first look-up takes some 7 ms, the next ones none.
 
 import functools
 import itertools
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,12 @@ DTYPES = ("float32", "tf32", "float16", "bfloat16")
 # A driver reports less memory than is sold: ECC takes 6 %, the driver some more, and a T4 or A10G ends 8 to
 # 9 % short. Variants of one name differ by 17 % at least.
 MEMORY_TOLERANCE = 0.12
+# Error correction in GDDR takes a sixteenth: a driver reports 15,360 MiB of a T4's 16 GiB, 23,034 of an L4's
+# 24 and 46,068 of an L40S's 48 (modal-client pull request 2797).
+ECC_SHARE = 15 / 16
+# What macOS recommends a GPU to take of the machine's memory (recommendedMaxWorkingSetSize, which torch gives
+# too): llama.cpp's logs have 10.7 of 16 GiB, 21.3 of 32, 27 of 36 and 48 of 64.
+APPLE_SHARES = ((32 * GIB, 2 / 3), (math.inf, 3 / 4))
 # torch.compile makes kernels with Triton, which refuses compute capabilities below 7.0 (nanoGPT issue 157).
 BEFORE_TRITON = ("Kepler", "Maxwell", "Pascal", "Pascal GP100")
 
@@ -44,6 +51,7 @@ class DeviceSpec:
         multiprocessors: SMs, compute units or cores.
         boost_hertz: the clock behind the peaks.
         memory_bytes: as sold; None where it is the machine's own.
+        ecc: whether error correction takes a part of that memory.
         bandwidth: of that memory, in bytes/s.
         power_watts: the board's limit.
         peaks: dense FLOP/s with FP32 accumulation by `float32`, `tf32`, `float16`, `bfloat16`; what the
@@ -58,11 +66,22 @@ class DeviceSpec:
     multiprocessors: int | None
     boost_hertz: float | None
     memory_bytes: int | None
+    ecc: bool
     bandwidth: float | None
     power_watts: float | None
     peaks: Mapping[str, float]
     float16_accumulate: float | None
     source: str
+
+    @property
+    def available_bytes(self) -> int | None:
+        """What a driver reports of the memory, or the system lets the GPU have; None where not known."""
+        sold = self.memory_bytes
+        if sold is None:
+            return None
+        if self.vendor == "apple":
+            return int(sold * next(share for most, share in APPLE_SHARES if sold <= most))
+        return int(sold * ECC_SHARE) if self.ecc else sold
 
     @property
     def training_dtype(self) -> str:
@@ -186,17 +205,29 @@ def near_names(name: str) -> list[str]:
     """Up to five names in the table that a mistyped or incomplete one may mean, the nearest first."""
     import difflib  # 5 ms, and only a name that is not found needs it
 
-    wanted = words_of(name)
-    numbers = {word.strip("abcdefghijklmnopqrstuvwxyz") for word in wanted} - {""}
+    wanted = _model_words(name)
+    numbers = _numbers(wanted)
 
     def nearness(candidate: str) -> float:
-        words = words_of(candidate)
-        same_number = any(number in word for number in numbers for word in words)
+        words = _model_words(candidate)
+        same_number = bool(numbers & _numbers(words))
         return same_number + difflib.SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
 
     ranked = sorted(((nearness(spec.name), spec.name) for spec in all_specs()), key=lambda each: -each[0])
     # Half of the letters in common, or a number of the model: below that it is no relation.
     return [candidate for near, candidate in ranked[:5] if near > 0.5]
+
+
+def _model_words(name: str) -> Sequence[str]:
+    """A name's words without its memory, which cards of every kind share."""
+    parsed = parse_name(name)
+    return parsed.words if parsed is not None else words_of(name)
+
+
+def _numbers(words: Sequence[str]) -> set[str]:
+    """The numbers in a name by which a model is known: one digit is any maker's."""
+    numbers = {word.strip("abcdefghijklmnopqrstuvwxyz") for word in words}
+    return {number for number in numbers if len(number) > 1}
 
 
 @functools.cache
@@ -274,6 +305,7 @@ def _read_spec(
         multiprocessors=int(multiprocessors) if multiprocessors else None,
         boost_hertz=megahertz * 1e6 if megahertz else None,
         memory_bytes=int(gigabytes) * GIB if gigabytes else None,
+        ecc=table.get("ecc", False),
         bandwidth=bandwidth * 1e9 if bandwidth else None,
         power_watts=watts,
         peaks=MappingProxyType(peaks),

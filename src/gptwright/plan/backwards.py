@@ -32,6 +32,11 @@ RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
 # The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
 BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
+# Below some two thousand steps a short run learns less from the same tokens: nanoGPT's recipes for characters
+# have 2,000 of 768 and are best after 1,750 of 16,384, nanochat's d12 has 2,500 of half a million.
+FEWEST_STEPS = 2000
+# Of nanoGPT's recipe for characters: a context of 1,024 costs time there, and teaches little.
+CHARACTERS_CONTEXT = 256
 # nanoGPT's recipe for a megabyte of characters, which overfits from the 29th pass on, has 10.6 parameters a
 # token; twice the layers are worse from the start (nanoGPT issue 211). For a BPE's tokens, parameters beyond
 # 22 times the best number for the text (0.051 a token) count for nothing: 1 + 4 half-lives of 2305.16264.
@@ -57,7 +62,14 @@ class Solved:
     changes: tuple[Fact, ...]
 
 
-def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> Solved:
+def solve(
+    config: TrainConfig,
+    planner: Planner,
+    targets: Targets,
+    *,
+    choose_model: bool,
+    choose_context: bool = False,
+) -> Solved:
     """Finds the config that meets the targets.
 
     Args:
@@ -65,6 +77,7 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
         planner: makes a plan of a config, for the device and data at hand.
         targets: what is wanted.
         choose_model: whether the model's size is free; else only the number of steps is solved for.
+        choose_context: whether its context is free too.
 
     Raises:
         ConfigError: the targets contradict each other, no model has so many parameters, or nothing tells
@@ -77,6 +90,8 @@ def solve(config: TrainConfig, planner: Planner, targets: Targets, *, choose_mod
             fix="give one of them",
         )
     start = config
+    if choose_context and text_kind(planner(config).shape.vocab_size) == "char":
+        config = replace(config, block_size=CHARACTERS_CONTEXT)
     if targets.parameters is not None:
         config = _nearest_shape(config, planner, targets.parameters)
         plan = planner(config)
@@ -162,7 +177,7 @@ def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainCon
 
 def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
     """Tokens per step that suit the length of the run, cut to fit the device."""
-    best = BATCH_AT * (tokens / BATCH_AT_TOKENS) ** BATCH_EXPONENT
+    best = min(BATCH_AT * (tokens / BATCH_AT_TOKENS) ** BATCH_EXPONENT, tokens / FEWEST_STEPS)
     per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
     sequences = max(plan.device.count, per_step // config.block_size)
     whole = replace(config, batch_size=1, gradient_accumulation_steps=sequences)
@@ -217,7 +232,7 @@ def _with_length(
         config,
         max_iters=steps,
         lr_decay_iters=steps,
-        warmup_iters=min(config.warmup_iters, max(1, steps // 20)),
+        warmup_iters=min(config.warmup_iters, max(1, steps // 20), steps - 1),
         eval_interval=min(config.eval_interval, max(1, steps // 10)),
     )
 

@@ -17,19 +17,26 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
+def cuts_that_fit(plan: Plan) -> list[tuple[int, int]]:
+    """Every micro-batch that fits, ascending, with the accumulation that keeps the plan's tokens per step.
+
+    Empty where the device's memory is not known, or not even one sequence fits.
+    """
+    if plan.largest_micro_batch is None:
+        return []
+    sequences = plan.config.sequences_per_step
+    count = plan.device.count
+    # Each device takes whole micro-batches, so the cut is made in one device's share.
+    share = sequences // count if sequences % count == 0 else sequences
+    return [(d, sequences // d) for d in divisors(share) if d <= plan.largest_micro_batch]
+
+
 def same_step(plan: Plan) -> tuple[int, int] | None:
     """The largest micro-batch that fits, with the accumulation that keeps the plan's tokens per step exactly.
 
     None where the device's memory is not known, or not even one sequence fits.
     """
-    if plan.largest_micro_batch is None:
-        return None
-    sequences = plan.config.sequences_per_step
-    count = plan.device.count
-    # Each device takes whole micro-batches, so the cut is made in one device's share.
-    share = sequences // count if sequences % count == 0 else sequences
-    fitting = [d for d in divisors(share) if d <= plan.largest_micro_batch]
-    return (fitting[-1], sequences // fitting[-1]) if fitting else None
+    return max(cuts_that_fit(plan), default=None)
 
 
 def fit(plan: Plan) -> TrainConfig:

@@ -3,8 +3,9 @@
 import functools
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, derived, stated, tabled
 from gptwright.hardware.cpu import (
@@ -15,8 +16,7 @@ from gptwright.hardware.cpu import (
     measure_cpu_peak,
 )
 from gptwright.hardware.kernels import dtype_of_kernels, missing_for_kernels, setting_against_kernels
-from gptwright.hardware.table import DeviceSpec, find_spec, is_cpu_name, near_names
-from gptwright.units import flops_rate
+from gptwright.hardware.table import DeviceSpec, Match, find_spec, is_cpu_name, near_names
 
 # Names that mean a kind of device and not a model of it.
 KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
@@ -45,7 +45,8 @@ class PlanDevice:
         emulated: whether the device has no products of that dtype; how fast it is then is not known.
         vector_peak: of a CPU's vectors in that dtype where matrix registers make its products; else None.
         bandwidth: of its memory, bytes/s.
-        memory: its own, bytes.
+        memory: its own as sold, bytes.
+        available: what a driver reports of that, or the system lets it have, bytes.
         power_watts: the board's limit.
         family: for the model of efficiency.
         remark: what was assumed about the name, or why nothing is known.
@@ -63,6 +64,7 @@ class PlanDevice:
     vector_peak: float | None
     bandwidth: float | None
     memory: Fact | None
+    available: int | None
     power_watts: float | None
     family: str | None
     remark: str | None
@@ -143,6 +145,7 @@ def _not_known(config: TrainConfig, name: Fact, count: int, *, kind: str, remark
         vector_peak=None,
         bandwidth=None,
         memory=None,
+        available=None,
         power_watts=None,
         family=None,
         remark=remark,
@@ -161,32 +164,55 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         remark = f"{name.text} is not in the table{hint}"
         return _not_known(config, name, count, kind="cuda", remark=remark)
     spec = match.spec
-    dtype = spec.training_dtype if config.dtype == "auto" else config.dtype
+    best, origin, why = _usual_dtype(spec)
+    dtype = best if config.dtype == "auto" else config.dtype
     used = "tf32" if dtype == "float32" and spec.native("tf32") else dtype
     native = spec.native(used)
     if not native:
         used = spec.training_dtype
     reason = f"dense {used} with float32 accumulation; {spec.source}"
-    memory = None
-    if spec.memory_bytes is not None:
-        memory = tabled("device_bytes", spec.memory_bytes, spec.name, spec.source, unit="bytes")
     return PlanDevice(
-        name=name,
+        name=_with_what_is_assumed(name, match),
         kind="mps" if spec.vendor == "apple" else "cuda",
         count=count,
         dtype=dtype,
         kernels=False,
-        products=_products(config, dtype, Origin.TABLED, f"what {spec.name} trains in best"),
+        products=_products(config, dtype, origin, why),
         compiled=compiled and spec.vendor != "apple" and spec.compiles,
         peak=tabled("peak_flops", spec.peaks[used], spec.name, reason, unit="FLOP/s"),
         emulated=not native,
         vector_peak=None,
         bandwidth=spec.bandwidth,
-        memory=memory,
+        memory=_memory_of(spec),
+        available=spec.available_bytes,
         power_watts=spec.power_watts,
         family=spec.family,
         remark=match.assumed if native else _emulated(spec, dtype),
     )
+
+
+def _with_what_is_assumed(name: Fact, match: Match) -> Fact:
+    """The device's name, with what was taken for granted where it leaves something open."""
+    return replace(name, reason=f"{name.reason}; taken for {match.assumed}") if match.assumed else name
+
+
+def _usual_dtype(spec: DeviceSpec) -> tuple[str, Origin, str]:
+    """What training multiplies in where nobody says it, and why."""
+    if spec.vendor == "apple":
+        return "float32", Origin.ASSUMED, "what train takes, as lower precision was not tried on Apple GPUs"
+    return spec.training_dtype, Origin.TABLED, f"what {spec.name} trains in best"
+
+
+def _memory_of(spec: DeviceSpec) -> Fact | None:
+    """The memory as sold, with why a run cannot have all of it."""
+    if spec.memory_bytes is None or spec.available_bytes is None:
+        return None
+    some = units.size(spec.available_bytes)
+    if spec.vendor == "apple":
+        fact = stated("device_bytes", spec.memory_bytes, unit="bytes")
+        return replace(fact, reason=f"stated; macOS recommends the GPU to take {some} of it")
+    reason = f"{spec.source}; {some} are left beside error correction" if spec.ecc else spec.source
+    return tabled("device_bytes", spec.memory_bytes, spec.name, reason, unit="bytes")
 
 
 def _emulated(spec: DeviceSpec, dtype: str) -> str:
@@ -247,11 +273,13 @@ def _cpu_peak(dtype: str) -> Fact:
     """What this CPU reaches in a dtype, from numpy's float32 product, measured just now."""
     peak = measure_cpu_peak()
     if dtype == "float32":
-        return _measured("peak_flops", peak, flops_rate(peak), "fastest float32 matrix product just now")
+        return _measured(
+            "peak_flops", peak, units.flops_rate(peak), "fastest float32 matrix product just now"
+        )
     rate, why = BFLOAT16_RATE, "an instruction makes two products of bfloat16 where it makes one of float32"
     if _by_matrix_registers(dtype):
         rate, why = MATRIX_RATE, "so many times it on the one CPU with AMX that was measured"
-    formula = f"{rate} × {flops_rate(peak)}, the fastest float32 matrix product just now: {why}"
+    formula = f"{rate} × {units.flops_rate(peak)}, the fastest float32 matrix product just now: {why}"
     return derived("peak_flops", rate * peak, formula, unit="FLOP/s")
 
 
@@ -279,6 +307,7 @@ def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevic
             if memory is not None
             else None
         ),
+        available=memory,
         power_watts=None,
         family=None,
         remark=None,

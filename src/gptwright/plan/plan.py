@@ -6,7 +6,7 @@ with a stated error where it is not (memory, speed), a band from public curves w
 and None where nothing is known, with what is missing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gptwright.arithmetic.cut import passes_per_process
@@ -25,6 +25,8 @@ from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 
+# What the runs behind the known curves have, by the finding that says that a plan has not.
+OF_KNOWN_RUNS = {"high-learning-rate": "a learning rate that trains", "odd-shape": "a usual shape"}
 AN_EVALUATION = Unknown(
     "What does the evaluation need?", "a run of it: a plan is of training steps, and it makes none"
 )
@@ -178,6 +180,20 @@ def make_plan(
     )
 
 
+def without_promise(plan: Plan, found: Collection[str]) -> Plan:
+    """The plan without a loss to expect where a finding says that no known run is like it.
+
+    Args:
+        plan: the plan.
+        found: the ids of its findings.
+    """
+    missing = [what for finding, what in OF_KNOWN_RUNS.items() if finding in found]
+    if not missing or plan.loss is None:
+        return plan
+    reason = f"a run with {' and '.join(missing)}, as all runs have whose curves are known"
+    return replace(plan, loss=None, unknown=(*plan.unknown, Unknown("What loss may be expected?", reason)))
+
+
 def _steps(config: TrainConfig) -> int:
     return 0 if config.eval_only else config.max_iters
 
@@ -231,9 +247,9 @@ def _memory(
         optimizer=config.optimizer,
     )
     memory = training_memory(step)
-    if device.memory is None or config.eval_only:
+    if device.available is None or config.eval_only:
         return memory, None, None
-    budget = usable_bytes(int(device.memory.number))
+    budget = usable_bytes(device.available)
     return memory, memory.total <= budget, largest_micro_batch(step, budget)
 
 

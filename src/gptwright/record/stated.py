@@ -111,4 +111,7 @@ def _typed(name: str, value: object, place: str) -> Value:
         if isinstance(value, int) and 0 < value <= LARGEST:
             return value
     kind = "a whole number above 0" if known.type is int else "text"
+    if place == "option":
+        option, example = f"--{name.replace('_', '-')}", known.example.partition(" = ")[2]
+        raise RunError(f"{option} {value} is not {kind}", fix=f"{option} {example}")
     raise RunError(f"{place} states {name} = {value!r}, which is not {kind}", fix=f"write {known.example}")

@@ -72,6 +72,8 @@ def _memory(plan: Plan) -> dict[str, Any]:
 def _throughput(plan: Plan) -> dict[str, Any]:
     peak, speed = plan.device.peak, plan.speed
     return {
+        "device": plan.device.name.text,
+        "device_basis": plan.device.name.reason,
         "dtype": plan.device.dtype,
         "kernels": plan.device.kernels,
         "peak_tflops": peak.number / 1e12 if peak is not None else None,

@@ -148,7 +148,7 @@ def _speed(plan: Plan) -> list[Fact]:
 
 
 def _schedule(plan: Plan) -> list[Fact]:
-    ratio = f"{plan.steps:,} steps; {plan.tokens_per_parameter:.3g} per parameter"
+    ratio = f"{plan.steps:,} steps; {units.ratio(plan.tokens_per_parameter)} per parameter"
     facts = [derived("tokens", plan.tokens, ratio, unit="tokens")]
     if plan.epochs is not None and plan.train_tokens is not None:
         facts.append(derived("epochs", plan.epochs, f"over {plan.train_tokens.number:,.0f} training tokens"))

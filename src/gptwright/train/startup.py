@@ -116,7 +116,7 @@ def _plan(config: TrainConfig, shape: ModelShape, sampler: WindowSampler) -> lis
         _derived(
             "planned tokens",
             tokens,
-            f"{units.count(tokens)} = {tokens / shape.count_parameters().nanogpt:.1f} per parameter",
+            f"{units.count(tokens)} = {units.ratio(tokens / shape.count_parameters().nanogpt)} per parameter",
             f"tokens per step × max_iters {config.max_iters:,}",
         ),
         _derived(

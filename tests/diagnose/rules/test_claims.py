@@ -208,3 +208,9 @@ def test_a_comment_on_the_data_is_not_about_the_run(tmp_path: Path) -> None:
     path.write_text(text.replace("dataset = 'fineweb'", "dataset = 'fineweb'  # sample of 100B tokens"))
     evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated={})
     assert list(stale_comment(read_run(evidence))) == []
+
+
+def test_a_comment_is_quoted_to_the_end_of_a_thought(tmp_path: Path) -> None:
+    (finding,) = stale_comment(reading(tmp_path, above="trains on 50B tokens in about a week"))
+    assert isinstance(finding, Finding)
+    assert finding.message.startswith("A comment says 50B tokens; the values give 10.49B")

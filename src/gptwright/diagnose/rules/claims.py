@@ -14,6 +14,7 @@ from gptwright.diagnose.claims import (
     CONTEXT_AFTER,
     CONTEXT_BEFORE,
     CORPUS_IN_NAME,
+    DANGLING,
     DATA_WORDS,
     EFFECTIVE_BATCH,
     EPOCH_IN_STEPS,
@@ -168,8 +169,9 @@ def _with_reason(truth: Fact) -> str:
 def _in_words(claim: Claim) -> str:
     """The claim with the words after it, or, where none follow, those before it."""
     after = re.match(r"\W{0,2}((?:\w+\s?){0,3})", claim.after)
-    if after and after[1].strip():
-        return f"{claim.written} {after[1].strip()}"
+    words = DANGLING.sub("", after[1].strip()) if after else ""
+    if words:
+        return f"{claim.written} {words}"
     before = re.search(r"((?:\w+\W{1,3}){0,3})$", claim.before)
     return f"{before[1] if before else ''}{claim.written}"
 

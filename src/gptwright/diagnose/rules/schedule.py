@@ -9,7 +9,7 @@ from gptwright.diagnose.rate import rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
-from gptwright.facts import derived, tabled
+from gptwright.facts import Origin, derived, tabled
 from gptwright.findings import Action, Cause, Confidence, Severity
 
 DAY = 86_400.0
@@ -147,7 +147,7 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         if parameters is None:
             return
         width = usual_shape(parameters.number, reading.settings).n_embd
-    if vocabulary is None or vocabulary.number < BPE_VOCABULARY:
+    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
         return
     reference = _reference_batch(reading)
     fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * math.sqrt(per_step.number / reference)

@@ -229,7 +229,8 @@ def odd_shape(reading: Reading) -> Iterator[Verdict]:
     aspect = width / layers
     facts.append(derived("width_over_depth", aspect, "n_embd / n_layer"))
     if not LOWEST_ASPECT <= aspect <= HIGHEST_ASPECT:
-        odd.append(f"{layers} layers of width {width}: width over depth is {aspect:.2g} (32 to 128 is usual)")
+        ratio = units.ratio(aspect)
+        odd.append(f"{layers} layers of width {width}: width over depth is {ratio} (32 to 128 is usual)")
     if not odd:
         return
     yield finding(
