@@ -9,8 +9,8 @@ from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.rules.resumes import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
@@ -297,17 +297,20 @@ def _lower_rate(reading: Reading) -> dict[str, float]:
 def loss_spike(reading: Reading) -> Iterator[Verdict]:
     """A spike is a rise far outside the noise of the lines around it that came back. One that comes back
     within a few hundred steps needs nothing but a note; many are a rate or data problem. The steep start, the
-    warm-up and the rise after a resumed learning rate are left out. Source: llm.c's outlier detector
-    (z-scores over a window); PaLM (arXiv 2204.02311) on what spikes are.
+    warm-up and the rise after a resume or a resumed learning rate are left out. Source: llm.c's outlier
+    detector (z-scores over a window); PaLM (arXiv 2204.02311) on what spikes are.
     """
     loss = train_loss(reading)
     if len(loss) < 40:
         return
     jumps = [step for _, step, _ in rate_jumps(reading)]
+    resumed = jump_of_a_resume(reading)
     spikes = [
         spike
         for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
-        if spike.recovered_at is not None and not any(step <= spike.peak for step in jumps)
+        if spike.recovered_at is not None
+        and not any(step <= spike.peak for step in jumps)
+        and not (resumed is not None and resumed.step <= spike.peak <= (resumed.back or resumed.last))
     ]
     if not spikes:
         return
