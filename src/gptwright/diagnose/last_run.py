@@ -24,6 +24,7 @@ def last_run(log: LogEvidence | None) -> LogEvidence | None:
             event for event in log.events if event.line > (begin if event.kind in FATAL else before)
         ),
         last_run_segment=0,
+        batches=tuple(fact for fact in log.batches if int(fact.source.removeprefix("log:")) > before),
     )
 
 

@@ -23,8 +23,7 @@ def counter(reading: Reading) -> str:
 
 def counted_in(a: Reading, b: Reading) -> str:
     """What the losses of two comparable runs are held against."""
-    per_step = a.speed.tokens_per_step or b.speed.tokens_per_step
-    return counter(a) if per_step is None else TOKENS
+    return TOKENS if a.progress.batches or b.progress.batches else counter(a)
 
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -55,7 +54,7 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
 
 def why_apart(a: Reading, b: Reading) -> str:
     """Why no two values of the curves can be held side by side."""
-    unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
+    unknown = [name for name, r in (("a", a), ("b", b)) if not r.progress.batches]
     if len(unknown) == 1:
         return f"how many tokens a step of {unknown[0]} {STEP_NOT_KNOWN}"
     return f"their evaluations {NOTHING_IN_COMMON}"
@@ -74,7 +73,7 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
             found.append(f"the data of {name} is not named: comparable only if it is the other's")
         if counter(reading) == LINES:
             found.append(f"the log of {name} says no steps: compared by the order of its lines")
-        elif reading.speed.tokens_per_step is None:
+        elif not reading.progress.batches:
             found.append(f"tokens per step of {name} are not known: compared by {counter(reading)}")
     return tuple(found)
 

@@ -105,7 +105,7 @@ def _remedy(reasons: Sequence[str]) -> str:
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     """The verdict in words, with both losses at the last point and the best of each run as evidence."""
     last = both.last
-    counted = all(run.speed.tokens_per_step is not None for run in both.runs)
+    counted = all(run.progress.batches for run in both.runs)
     at = _amount(last.at, both.runs[0], counted=counted)
     text = _in_words(both, verdict, at)
     text += _at_equal_time(both)
@@ -179,10 +179,11 @@ def _best_of_each(both: SideBySide) -> str:
     parts, elsewhere = [], False
     for name, run, curve in zip("ab", both.runs, loss_curves(*both.runs), strict=True):
         best = int(np.argmin(curve.value))
-        per_step = run.speed.tokens_per_step
-        amount = int(curve.step[best]) * (per_step.number if per_step is not None else 1.0)
+        step = int(curve.step[best])
+        tokens = run.progress.tokens_at(step)
+        amount = float(step) if tokens is None else tokens
         elsewhere = elsewhere or abs(amount / both.last.at - 1) > SAME_AMOUNT
-        at = _amount(amount, run, counted=per_step is not None)
+        at = _amount(amount, run, counted=tokens is not None)
         parts.append(f"{name} {curve.value[best]:.4f} after {at}")
     return f" Best of each: {', '.join(parts)}." if elsewhere else ""
 

@@ -10,9 +10,9 @@ from gptwright.diagnose.machine import memory_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import counted
-from gptwright.diagnose.speed import INVERSION_TOLERANCE, logged_cut
+from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cut
 from gptwright.facts import Fact, logged
-from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
 from gptwright.record.evidence import SEVERAL_RUNS, EventKind
 
@@ -29,11 +29,12 @@ RATE_SLACK = 1.02
 
 def batch_mismatch(reading: Reading) -> Iterator[Verdict]:
     """Tokens per step are stated three times: by the config, by the log's header, and by the speed itself, as
-    MFU × its peak × time / FLOPs per token. The first two must be equal, the third within 12 % (the FLOP
-    conventions alone differ by 7 %). A whole-number ratio names the accumulation that really ran. nanoGPT's
-    MFU is for one process, so the comparison allows for the devices that are stated. Source: nanoGPT issue
-    178 (a hidden accumulation of 40 that looked like a slow card); the inversion reproduces the tokens of
-    five published logs within 2 %.
+    the printed tokens a second × time, or, where no such rate is printed, MFU × its peak × time / FLOPs per
+    token. The first two must be equal, the third within 12 % (the FLOP conventions alone differ by 7 %). An
+    MFU beside a rate says nothing of the batch: it hangs on the peak that the trainer believes in. A
+    whole-number ratio names the accumulation that really ran. nanoGPT's MFU is for one process, so the
+    comparison allows for the devices that are stated. Source: nanoGPT issue 178 (a hidden accumulation of 40
+    that looked like a slow card); the inversion reproduces the tokens of five published logs within 2 %.
     """
     configured = reading.speed.configured_tokens_per_step
     printed = reading.settings.logged.get("tokens_per_step") or logged_cut(
@@ -47,6 +48,9 @@ def batch_mismatch(reading: Reading) -> Iterator[Verdict]:
             yield _batch_finding(reading, configured, printed, ratio, Confidence.CERTAIN)
             return
     said, implied = printed or configured, reading.speed.implied_tokens_per_step
+    timed = reading.speed.timed_tokens_per_step
+    if said is not None and timed is not None and contradicts(timed, said, reading.machine.count):
+        yield _batch_finding(reading, said, timed, timed.number / said.number, Confidence.LIKELY)
     if said is None or implied is None:
         return
     ratio = implied.number * reading.machine.count / said.number
@@ -62,7 +66,12 @@ def _batch_finding(reading: Reading, said: Fact, seen: Fact, ratio: float, confi
     accumulation = reading.settings.given.get("gradient_accumulation_steps")
     times = f"{ratio:.3g}" if ratio >= 1 else f"1/{1 / ratio:.3g}"
     causes, actions = [], []
-    if ratio > 1:
+    if accumulation is not None and abs(ratio * accumulation.number - 1) <= INVERSION_TOLERANCE:
+        causes = [
+            Cause("the printed time is that of one micro-batch, not of a step", Confidence.LIKELY),
+            Cause("gradient_accumulation_steps was 1", Confidence.POSSIBLE),
+        ]
+    elif ratio > 1:
         really = round(ratio * (accumulation.number if accumulation is not None else 1))
         causes = [
             Cause(f"gradient_accumulation_steps was {really} (nanoGPT's default is 40)", Confidence.LIKELY),
@@ -83,6 +92,39 @@ def _batch_finding(reading: Reading, said: Fact, seen: Fact, ratio: float, confi
         [said, seen, reading.speed.step_seconds, reading.speed.printed_mfu, accumulation],
         causes=causes,
         actions=actions,
+    )
+
+
+def batch_change(reading: Reading) -> Iterator[Verdict]:
+    """A run that was resumed with another micro-batch, accumulation or context has steps of two sizes. Each
+    process prints its own header, so the tokens of each part are known and are counted piece by piece; speeds
+    are those of the last part. Where only the printed MFU × time of a step changes, half as much again or
+    more, the batch may have changed or the number of devices, and how many tokens were seen stays open.
+    """
+    progress = reading.progress
+    if progress.other_work is not None:
+        yield Unknown(
+            "How many tokens were seen?",
+            f"the batch of each part of the run: a step held {progress.other_work.number:.2g} times the work"
+            f" of the last ones ({progress.other_work.reason})",
+        )
+    if len(progress.batches) < 2:
+        return
+    steps = ", ".join(
+        f"{batch.tokens.text} from {reading.at(batch.first_step)} on" for batch in progress.batches
+    )
+    seen = (
+        f" {progress.tokens_seen.text} tokens were seen: {progress.tokens_seen.reason}."
+        if progress.tokens_seen
+        else ""
+    )
+    yield finding(
+        "batch-change",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The tokens of a step changed where the run was resumed: {steps}.{seen} The same learning rate means"
+        " another thing for another batch.",
+        [*(batch.tokens for batch in progress.batches), progress.tokens_seen],
     )
 
 
@@ -273,6 +315,7 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
 
 RULES = (
     Rule("batch-mismatch", batch_mismatch),
+    Rule("batch-change", batch_change),
     Rule("config-mismatch", config_mismatch),
     Rule("device-mismatch", device_mismatch),
     Rule("incomplete-log", incomplete_log),

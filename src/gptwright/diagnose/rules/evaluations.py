@@ -141,10 +141,10 @@ def _against_memorizing(reading: Reading) -> Action:
 
 
 def _epochs_at(reading: Reading, step: int) -> float | None:
-    tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
+    tokens, unique = reading.progress.tokens_at(step), reading.settings.get("train_tokens")
     if tokens is None or unique is None or not reading.steps_are_known:
         return None
-    return step * tokens.number / unique.number
+    return tokens / unique.number
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:

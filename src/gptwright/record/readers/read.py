@@ -274,6 +274,7 @@ def evidence_of(
         events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
         last_run_segment=segments.last_run,
         comments=tuple(build.comments),
+        batches=tuple(build.batches),
     )
 
 
