@@ -90,15 +90,15 @@ def _parts(log: LogEvidence) -> list[_Part]:
 def _told(log: LogEvidence) -> Iterator[_Part]:
     import numpy as np
 
-    lines = np.concatenate([log.train.line, log.evals.line])
+    lines = log.moment(np.concatenate([log.train.line, log.evals.line]))
     order = np.argsort(lines, kind="stable")
     lines = lines[order]
     steps = np.concatenate([log.train.step, log.evals.step])[order]
     segments = np.concatenate([log.train.segment, log.evals.segment])[order]
     _, firsts = np.unique(segments, return_index=True)
     for row in firsts:
-        said = {fact.name: fact for fact in log.batches if _line(fact) < lines[row]}
-        yield _Part(int(segments[row]), int(lines[row]), int(steps[row]), said)
+        said = {fact.name: fact for fact in log.batches if log.moment(_line(fact)) < lines[row]}
+        yield _Part(int(segments[row]), abs(int(lines[row])), int(steps[row]), said)
 
 
 def _line(fact: Fact) -> int:

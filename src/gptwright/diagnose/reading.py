@@ -208,7 +208,7 @@ def _says_steps(log: LogEvidence) -> bool:
 def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     """The first step that the log names, and the last of its last process."""
     rows = [
-        (int(line), int(step), int(segment))
+        (int(segment), int(step), int(line))
         for table in (log.train, log.evals)
         for place in (0, -1)
         if len(table)
@@ -216,10 +216,10 @@ def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     ]
     if not rows:
         return None, None
-    line, step, _ = min(rows)
-    final = max(segment for _, _, segment in rows)
-    last_step, last_line = max((step, line) for line, step, segment in rows if segment == final)
-    return _step("first_step", step, line), _step("last_step", last_step, last_line)
+    _, first_step, first_line = min(rows)
+    final = max(segment for segment, _, _ in rows)
+    last_step, last_line = max((step, line) for segment, step, line in rows if segment == final)
+    return _step("first_step", first_step, first_line), _step("last_step", last_step, last_line)
 
 
 def _step(name: str, step: int, line: int) -> Fact:

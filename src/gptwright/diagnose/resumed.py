@@ -156,15 +156,15 @@ def _jump_at(reading: Reading, event: Event) -> ResumeJump | None:
 
 def _evaluated(reading: Reading, event: Event) -> Iterator[Evaluated]:
     """Evaluations of training text and of validation that stand on both sides of a resume."""
-    evals = reading.evals
-    if evals is None:
+    log, evals = reading.log, reading.evals
+    if log is None or evals is None:
         return
     for quantity, name, column in (
         ("The evaluated training loss", "eval_train_loss", evals.train_loss),
         ("Validation", "val_loss", evals.val_loss),
     ):
         rows = np.flatnonzero(np.isfinite(column))
-        behind = int(np.searchsorted(evals.line[rows], event.line))
+        behind = int(np.searchsorted(log.moment(evals.line[rows]), log.moment(event.line)))
         if 0 < behind < len(rows):
             yield Evaluated(quantity, name, column[rows], evals.step[rows], evals.line[rows], behind)
 
@@ -198,11 +198,16 @@ def _between_evaluations(
 
 def _rate_is_raised(reading: Reading, event: Event) -> bool:
     """Whether the printed rate goes up within a few lines behind a resume."""
-    train = reading.train
-    if train is None:
-        return False
-    raised = {int(train.line[after]) for _, _, after in rate_jumps(reading)}
-    return bool(raised & {int(line) for line in train.line[train.line >= event.line][:RAISED_WITHIN]})
+    raised = {after for _, _, after in rate_jumps(reading)}
+    return bool(raised & {int(row) for row in _lines_behind(reading, event)[:RAISED_WITHIN]})
+
+
+def _lines_behind(reading: Reading, event: Event) -> Integers:
+    """Rows of training lines behind an event."""
+    log = reading.log
+    if log is None:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(log.moment(log.train.line) >= log.moment(event.line))
 
 
 def _between_lines(reading: Reading, event: Event, weights_are_right: bool) -> ResumeJump | None:
@@ -210,8 +215,9 @@ def _between_lines(reading: Reading, event: Event, weights_are_right: bool) -> R
     train = reading.train
     if train is None:
         return None
-    finite = np.flatnonzero(np.isfinite(train.loss))
-    before, after = finite[train.line[finite] < event.line], finite[train.line[finite] >= event.line]
+    finite, behind = np.isfinite(train.loss), _lines_behind(reading, event)
+    after = behind[finite[behind]]
+    before = np.setdiff1d(np.flatnonzero(finite), behind)
     if len(before) < LEAST_BESIDE or len(after) < LEAST_BESIDE:
         return None
     # A run that goes on from an older checkpoint is compared with what it was there.
@@ -237,11 +243,13 @@ def _between_lines(reading: Reading, event: Event, weights_are_right: bool) -> R
 
 def _from_evaluation_to_lines(reading: Reading, event: Event, weights_are_right: bool) -> ResumeJump | None:
     """The rise from the last evaluation of training text before a resume to the lines behind it."""
-    train, evals = reading.train, reading.evals
-    if train is None or evals is None:
+    log, train, evals = reading.log, reading.train, reading.evals
+    if log is None or train is None or evals is None:
         return None
-    rows = np.flatnonzero(np.isfinite(evals.train_loss) & (evals.line < event.line))
-    after = np.flatnonzero(np.isfinite(train.loss) & (train.line >= event.line))
+    earlier = log.moment(evals.line) < log.moment(event.line)
+    rows = np.flatnonzero(np.isfinite(evals.train_loss) & earlier)
+    behind = _lines_behind(reading, event)
+    after = behind[np.isfinite(train.loss[behind])]
     if not len(rows) or len(after) < LEAST_BESIDE:
         return None
     last = int(rows[-1])

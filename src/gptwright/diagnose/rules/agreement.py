@@ -14,7 +14,7 @@ from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cu
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import SEVERAL_RUNS, EventKind
+from gptwright.record.evidence import NEWEST_FIRST, SEVERAL_RUNS, EventKind
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
@@ -302,7 +302,8 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
     runs = log.hazards.get(SEVERAL_RUNS, 0) if log is not None else 0
     if log is None or runs < 2:
         return
-    begins = min(int(line) for table in (log.train, log.evals) for line in table.line[:1])
+    firsts = [int(line) for table in (log.train, log.evals) for line in table.line[:1]]
+    begins = min(firsts, key=log.moment)
     yield finding(
         "several-runs",
         Severity.INFO,
@@ -313,6 +314,24 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def newest_first(reading: Reading) -> Iterator[Verdict]:
+    """A log whose steps only go down was pasted or exported with its newest line first. Its rows are put in
+    the order of their steps, each with the line that it stands in.
+    """
+    log = reading.log
+    if log is None or not log.hazards.get(NEWEST_FIRST):
+        return
+    first, last = reading.progress.first_step, reading.progress.last_step
+    yield finding(
+        "newest-first",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        "The steps of this log go down from line to line: its newest line stands first. It is read from its"
+        " end.",
+        [last, first],
+    )
+
+
 RULES = (
     Rule("batch-mismatch", batch_mismatch),
     Rule("batch-change", batch_change),
@@ -320,4 +339,5 @@ RULES = (
     Rule("device-mismatch", device_mismatch),
     Rule("incomplete-log", incomplete_log),
     Rule("several-runs", several_runs),
+    Rule("newest-first", newest_first),
 )

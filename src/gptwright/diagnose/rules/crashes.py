@@ -4,6 +4,7 @@ They are what people meet first: defaults for one kind of machine on another, da
 beyond the vocabulary. Each is explained by what raises it and comes with what to type.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -112,10 +113,10 @@ def known_error(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None:
         return
-    ends = [int(table.line[-1]) for table in (log.train, log.evals) if len(table)]
+    ends = [log.moment(int(table.line[-1])) for table in (log.train, log.evals) if len(table)]
     seen: set[str] = set()
     for event in log.events:
-        if event.kind is not EventKind.ERROR or event.line < max(ends, default=0):
+        if event.kind is not EventKind.ERROR or log.moment(event.line) < max(ends, default=-math.inf):
             continue
         known = next((each for each in KNOWN if each.pattern.search(event.text)), None)
         if known is None or known.meaning in seen:

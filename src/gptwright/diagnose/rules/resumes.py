@@ -58,14 +58,17 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
 def _resume_between(reading: Reading, before: int, after: int) -> bool:
     log = reading.log
     assert log is not None
-    first, last = log.train.line[before], log.train.line[after]
-    return any(event.kind == "resume" and first < event.line < last for event in log.events)
+    first, last = (log.moment(int(log.train.line[row])) for row in (before, after))
+    return any(event.kind == "resume" and first < log.moment(event.line) < last for event in log.events)
 
 
 def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
     """What the loss did around a line of the log: validation where there is some, else medians of lines."""
+    log = reading.log
+    assert log is not None
     for curve, word, width in ((val_loss(reading), "Validation", 1), (train_loss(reading), "The loss", 5)):
-        before, after = curve.part(curve.line < line), curve.part(curve.line > line)
+        then, moments = log.moment(line), log.moment(curve.line)
+        before, after = curve.part(moments < then), curve.part(moments > then)
         if len(before) < width or len(after) < width:
             continue
         level = float(np.median(before.value[-width:]))

@@ -288,6 +288,8 @@ def _time(train: Rows) -> None:
         return
     clocks, steps = train["clock"], np.diff(train["step"])
     passed = np.diff(clocks)
+    # Where the newest line stands first, both go down.
+    passed, steps = (passed, steps) if (steps > 0).any() else (-passed, -steps)
     passed = np.where(passed < -HALF_A_DAY, passed + 2 * HALF_A_DAY, passed)
     known = np.isfinite(passed) & (steps > 0)
     if known.sum() < FEWEST_TIMES - 1 or (passed[known] <= 0).any():

@@ -14,7 +14,7 @@ import numpy as np
 
 from gptwright.errors import RunError
 from gptwright.facts import derived
-from gptwright.record.evidence import FATAL, SEVERAL_RUNS, EventKind, LogEvidence
+from gptwright.record.evidence import FATAL, NEWEST_FIRST, SEVERAL_RUNS, EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
@@ -41,6 +41,7 @@ from gptwright.record.readers.tables import (
     Segments,
     dated,
     eval_lines,
+    newest_first,
     train_lines,
     unannounced_resumes,
 )
@@ -250,14 +251,19 @@ def evidence_of(
     build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
     _plan(build, (train, evals))
     _count_all(build)
-    resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
+    sign, events = 1, build.events
+    if newest_first(train, evals):
+        train.turn()
+        evals.turn()
+        sign, events = -1, [replace(event, line=-event.line) for event in events]
+        build.hazards[NEWEST_FIRST] = len(train) + len(evals)
     segments = Segments(
         train,
         evals,
-        starts=build.process_starts,
-        resumes=resumes,
-        failures=[event.line for event in build.events if event.kind in FATAL],
-        other_models=build.other_models,
+        starts=[sign * line for line in build.process_starts],
+        resumes=[event.line for event in events if event.kind is EventKind.RESUME],
+        failures=[event.line for event in events if event.kind in FATAL],
+        other_models=[sign * line for line in build.other_models],
     )
     if segments.runs > 1:
         build.hazards[SEVERAL_RUNS] = segments.runs
@@ -271,7 +277,7 @@ def evidence_of(
         settings=build.settings,
         train=train_lines(train, segments.train),
         evals=eval_lines(evals, segments.evals),
-        events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
+        events=dated([*events, *unannounced_resumes(segments)], train, evals),
         last_run_segment=segments.last_run,
         comments=tuple(build.comments),
         batches=tuple(build.batches),
