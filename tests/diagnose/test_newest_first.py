@@ -12,7 +12,7 @@ from gptwright.record.open_run import open_run
 
 
 def loss(step: int) -> float:
-    return 3.2 + 7.7 * (1 + step / 200) ** -0.7
+    return float(3.2 + 7.7 * (1 + step / 200) ** -0.7)
 
 
 def nanogpt() -> list[str]:
