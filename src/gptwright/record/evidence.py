@@ -27,6 +27,8 @@ IN_EPOCHS = "lines that count epochs and no steps"
 IN_BITS = "losses printed in bits, times 0.693"
 # A hazard: rows of a log whose newest line stands first; they are put in the order of their steps.
 NEWEST_FIRST = "lines with the newest first, put in order"
+# A hazard: values of one quantity of which nothing says what it is.
+UNNAMED = "values without a name"
 # A hazard: how many runs a log holds, where one starts again from the first step.
 SEVERAL_RUNS = "runs in one file"
 

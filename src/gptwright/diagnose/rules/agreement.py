@@ -14,7 +14,7 @@ from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cu
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import NEWEST_FIRST, SEVERAL_RUNS, EventKind
+from gptwright.record.evidence import IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED, EventKind
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
@@ -260,6 +260,18 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
     log that begins at its first step is whole even without a header.
     """
     log, first = reading.log, reading.progress.first_step
+    if log is not None and log.hazards.get(UNNAMED):
+        yield Unknown(
+            "What are the values of this file?",
+            "the quantity: TensorBoard's export names it in the file's name alone, as in"
+            " run-1-tag-val_loss.csv",
+        )
+    if log is not None and not reading.steps_are_known:
+        counted = "epochs alone" if log.hazards.get(IN_EPOCHS) else "none"
+        elsewhere = "; trainer_state.json has them" if log.format.name == "Hugging Face Trainer" else ""
+        yield Unknown(
+            "How many steps were made?", f"the steps of its lines: the log prints {counted}{elsewhere}"
+        )
     if log is None or first is None:
         return
     header = log.header.keys() & {"parameters", "parameters_total", "tokens_per_step", "decayed_parameters"}
@@ -322,13 +334,14 @@ def newest_first(reading: Reading) -> Iterator[Verdict]:
     if log is None or not log.hazards.get(NEWEST_FIRST):
         return
     first, last = reading.progress.first_step, reading.progress.last_step
+    lines = [int(line) for table in (log.train, log.evals) for line in table.line[:1]]
     yield finding(
         "newest-first",
         Severity.INFO,
         Confidence.CERTAIN,
         "The steps of this log go down from line to line: its newest line stands first. It is read from its"
         " end.",
-        [last, first],
+        [last, first, logged("oldest_line", max(lines), max(lines))],
     )
 
 

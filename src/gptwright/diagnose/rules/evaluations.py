@@ -366,6 +366,21 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def bits_alone(reading: Reading) -> Iterator[Verdict]:
+    """Bits a byte compare models across tokenizers; the loss of a token, which references and perplexities
+    are of, follows from them only with the bytes that a token has on this text.
+    """
+    val = val_curve(reading)
+    if not len(val) or val.name != "val_bpb":
+        return
+    last = val.fact(len(val) - 1)
+    yield Unknown(
+        "What is the validation loss in nats a token?",
+        f"how many bytes of this text a token has: validation is printed in bits a byte alone ({last.text} at"
+        f" {reading.at(int(val.step[-1]))}, {last.reason}); times 0.693 and those bytes it is the loss",
+    )
+
+
 def no_validation(reading: Reading) -> Iterator[Verdict]:
     """Without evaluations, or with fewer than four, nothing can be said about a turn of validation: the
     question stays open, with what would answer it.
@@ -392,4 +407,5 @@ RULES = (
     Rule("noisy-eval", noisy_eval),
     Rule("periodic-validation", periodic_validation),
     Rule("overfitting", no_validation),
+    Rule("overfitting", bits_alone),
 )

@@ -43,6 +43,7 @@ class Builder:
     """Collects one log.
 
     Attributes:
+        file: the name of the log's file; empty where it has none.
         tables: rows of each layout: line, then the printed values.
         header: facts by name.
         settings: echoed settings by name.
@@ -56,6 +57,7 @@ class Builder:
     """
 
     def __init__(self) -> None:
+        self.file = ""
         self.tables: dict[Columns, array[float]] = {}
         self.header: dict[str, Fact] = {}
         self.settings: dict[str, Fact] = {}

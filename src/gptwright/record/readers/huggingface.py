@@ -14,6 +14,8 @@ import math
 import re
 from collections.abc import Callable
 
+import numpy as np
+
 from gptwright.facts import logged
 from gptwright.record.evidence import NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
@@ -21,9 +23,10 @@ from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
+from gptwright.record.readers.tables import Rows
 
-TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm")
-EVAL = Columns("eval", "step", "val_loss")
+TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch")
+EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
@@ -120,9 +123,10 @@ class Dicts:
             loss = (
                 math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
             )
-            self._build.row(TRAIN, line, (step, loss, rate, norm))
+            self._build.row(TRAIN, line, (step, loss, rate, norm, said.get("epoch", math.nan)))
         elif "eval_loss" in said:
-            self._build.row(EVAL, line, (self._step(said, counts=False), said["eval_loss"]))
+            step = self._step(said, counts=False)
+            self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
         elif "train_runtime" in said:
             self._build.fact("training_seconds", said["train_runtime"], line)
         else:
@@ -161,6 +165,16 @@ def _dicts(build: Builder) -> Callable[[str, int], bool]:
     return Dicts(build).take
 
 
+def _finish(build: Builder, train: Rows, evals: Rows) -> None:
+    """Numbers dicts from the last one where nothing says their steps and their epochs go down."""
+    passed = np.diff(train["epoch"])
+    if not build.hazards[NUMBERED] or not len(passed) or not (passed <= 0).all() or not passed.any():
+        return
+    last = float(train["step"].max())
+    train["step"], evals["step"] = last + 1 - train["step"], last - evals["step"]
+    build.header["epochs"] = logged("epochs", float(train["epoch"][0]), int(train.line[0]))
+
+
 HUGGING_FACE = Reader(
     format=LogFormat(
         name="Hugging Face Trainer",
@@ -182,6 +196,7 @@ HUGGING_FACE = Reader(
     ),
     whole=re.compile(r"\{[\"'](?:eval_)?loss[\"']: [^{}]{8,3000}\}"),
     special=_dicts,
+    finish=_finish,
     signs=(
         (re.compile(r"\{[\"'](?:eval_)?loss[\"']: [\"']?\d"), 1.0),
         (re.compile(r"^ *\"log_history\": \["), 5.0),

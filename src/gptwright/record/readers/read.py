@@ -46,6 +46,7 @@ from gptwright.record.readers.tables import (
     unannounced_resumes,
 )
 from gptwright.record.readers.torchtitan import TORCHTITAN
+from gptwright.record.readers.wandb import add_summary, of_wandb
 
 # Of equal ones the first reads the log.
 READERS: tuple[Reader, ...] = (
@@ -100,14 +101,15 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     if text.empty:
         raise RunError(f"{text.name} is empty", fix="give the log that the trainer printed")
     sample = _sample(text)
-    reader = _plainly(sample, _recognized(sample))
+    reader = _plainly(sample, _recognized([line for line in sample if not of_wandb(line)]))
     if reader is None:
         raise _unknown(text.name)
-    passage = Passage(reader, _width(reader, sample))
+    passage = Passage(reader, _width(reader, sample), file=text.name)
     number, torn = 1, False
     for block, torn in text.blocks():
         number = passage.block(block, number, torn=torn)
     passage.end()
+    add_summary(passage.build, passage.summary.entries, evaluates_train=passage.reader.format.evaluates_train)
     evidence = evidence_of(
         text.name, lines_read=number - 1 + torn, hazards=text.hazards, reader=reader, build=passage.build
     )
@@ -162,16 +164,17 @@ def _recognized(sample: list[str]) -> Reader | None:
 def _plainly(sample: list[str], reader: Reader | None) -> Reader | None:
     """The reader of plain prints, where it gets far more out of a log than one that knows no step of it."""
     beginning = sample[:HEADER_LINES]
-    known = _read(reader, beginning) if reader is not None else Builder()
+    known = _read(reader, beginning).build if reader is not None else Builder()
     lines = _lines_of(known)
     if lines and any(columns.kind == "train" for columns in known.tables):
         return reader
-    plain = _read(PLAIN, beginning)
+    plainly = _read(PLAIN, beginning)
+    plain = plainly.build
     told = _lines_of(plain)
     if told and (not lines or (told >= FEWEST_TOLD and lines < TOO_LITTLE * told)):
         return PLAIN
     # A failure before the first step is all that some logs hold.
-    return PLAIN if reader is None and plain.events else reader
+    return PLAIN if reader is None and (plain.events or plainly.summary.entries) else reader
 
 
 def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
@@ -190,7 +193,7 @@ def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
 
 def _rows_of(reader: Reader, sample: list[str]) -> int:
     """How many numbers a reader gets out of a sample."""
-    return sum(len(rows) for rows in _read(reader, sample).tables.values())
+    return sum(len(rows) for rows in _read(reader, sample).build.tables.values())
 
 
 def _lines_of(build: Builder) -> int:
@@ -199,12 +202,12 @@ def _lines_of(build: Builder) -> int:
     return len({line for columns, rows in tables for line in rows[:: 1 + len(columns.fields)]})
 
 
-def _read(reader: Reader, sample: list[str]) -> Builder:
+def _read(reader: Reader, sample: list[str]) -> Passage:
     passage = Passage(reader, _width(reader, sample))
     for number, line in enumerate(sample, 1):
         passage.line(line, number)
     passage.end()
-    return passage.build
+    return passage
 
 
 def _other_score(reader: Reader, lines: list[str]) -> float:
