@@ -15,6 +15,7 @@ from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
     FAR_ABOVE_UNIFORM,
+    MULTIPLE_TOLERANCE,
     first_loss,
     first_train_loss,
     loss_scale,
@@ -122,6 +123,11 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
             Cause("the line is a mean over steps that learned already", Confidence.POSSIBLE),
         ]
+        divided = _divided_by(reading, first, uniform)
+        if divided is not None:
+            causes.insert(
+                0, Cause(f"it is printed divided by the accumulation of {divided}", Confidence.LIKELY)
+            )
     yield finding(
         "init-loss",
         Severity.INFO if from_elsewhere else Severity.WARNING,
@@ -131,6 +137,15 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
         [first, uniform, *reading.settings.facts("vocab_size", "init_from")],
         causes=causes,
     )
+
+
+def _divided_by(reading: Reading, first: Fact, uniform: Fact) -> int | None:
+    """The accumulation, where the first loss is that of fresh weights divided by it."""
+    accumulation = reading.settings.integer("gradient_accumulation_steps")
+    if accumulation is None or accumulation < 2 or first.number <= 0:
+        return None
+    ratio = uniform.number / first.number / accumulation
+    return accumulation if abs(ratio - 1) <= MULTIPLE_TOLERANCE else None
 
 
 def _called_fresh(reading: Reading) -> bool:
