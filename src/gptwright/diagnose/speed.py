@@ -152,12 +152,12 @@ def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact 
         settings: of the run.
         devices: that each accumulate so often.
     """
+    names = "batch_size", "gradient_accumulation_steps", "block_size"
+    written = [settings.given.get(name) or settings.logged.get(name) for name in names]
     numbers = [
-        settings.given.get(name) or settings.logged.get(name)
-        for name in ("batch_size", "gradient_accumulation_steps", "block_size")
+        fact or (settings.defaults.get(name) if any(written) else None)
+        for name, fact in zip(names, written, strict=True)
     ]
-    if numbers[1] is None:
-        numbers[1] = settings.defaults.get("gradient_accumulation_steps")
     if any(n is None or isinstance(n.value, bool) or not isinstance(n.value, int) for n in numbers):
         return None
     micro, accumulation, context = (int(n.number) for n in numbers if n is not None)

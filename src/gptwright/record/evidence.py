@@ -250,12 +250,14 @@ class ConfigEvidence:
         settings: what it sets, by field name; `reason` is the file and line.
         comments: its comments, which may claim things.
         skipped: statements that were no assignment of a literal.
+        complete: defaults are among the settings, so that what is not there is not set.
     """
 
     path: Path
     settings: Mapping[str, Fact]
     comments: tuple[Comment, ...]
     skipped: int
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -260,19 +260,22 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
     log that begins at its first step is whole even without a header.
     """
     log, first = reading.log, reading.progress.first_step
-    if log is not None and log.hazards.get(UNNAMED):
+    if log is None:
+        yield from _without_a_log(reading)
+        return
+    if log.hazards.get(UNNAMED):
         yield Unknown(
             "What are the values of this file?",
             "the quantity: TensorBoard's export names it in the file's name alone, as in"
             " run-1-tag-val_loss.csv",
         )
-    if log is not None and not reading.steps_are_known:
+    if not reading.steps_are_known:
         counted = "epochs alone" if log.hazards.get(IN_EPOCHS) else "none"
         elsewhere = "; trainer_state.json has them" if log.format.name == "Hugging Face Trainer" else ""
         yield Unknown(
             "How many steps were made?", f"the steps of its lines: the log prints {counted}{elsewhere}"
         )
-    if log is None or first is None:
+    if first is None:
         return
     header = log.header.keys() & {"parameters", "parameters_total", "tokens_per_step", "decayed_parameters"}
     steps = log.train.step
@@ -304,6 +307,16 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
         ],
         actions=[Action("Keep the whole log: python train.py … 2>&1 | tee -a log.txt")],
     )
+
+
+def _without_a_log(reading: Reading) -> Iterator[Verdict]:
+    """What a config alone leaves open."""
+    yield Unknown(
+        "How fast is it, and what does it reach?",
+        "a log of the run; what to expect of one says gptwright plan CONFIG",
+    )
+    if reading.sizes.parameters is None and reading.settings.get("n_embd") is not None:
+        yield Unknown("How large is the model?", "its vocabulary: --vocab-size N, or a dataset that is known")
 
 
 def several_runs(reading: Reading) -> Iterator[Verdict]:
