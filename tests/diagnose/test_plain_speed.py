@@ -86,3 +86,18 @@ def test_the_time_of_a_micro_batch_is_told_by_the_rate(tmp_path: Path) -> None:
     assert found.causes[0].text == "the printed time is that of one micro-batch, not of a step"
     assert run.speed.tokens_per_second is not None
     assert run.speed.tokens_per_second.value == 163_840
+
+
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("step {0} loss 3.2 48.3k tok/s 2.71 s/it", 48_300),
+        ("step {0} loss 3.2 tok/s 48000 1.2 it/s", 48_000),
+        ("step {0} loss 3.2 tok/s: 48,000", 48_000),
+    ],
+)
+def test_a_number_on_either_side_of_a_unit(tmp_path: Path, line: str, rate: float) -> None:
+    run = reading(tmp_path, "".join(line.format(n) + "\n" for n in range(9)), "RTX 3060")
+    assert run.speed.tokens_per_second is not None
+    assert run.speed.tokens_per_second.number == rate
+    assert run.speed.tokens_per_step is None

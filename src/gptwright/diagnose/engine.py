@@ -19,6 +19,7 @@ from gptwright.diagnose.rules import (
     resumes,
     schedule,
     size,
+    step_times,
     throughput,
 )
 from gptwright.errors import ConfigError
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     *schedule.RULES,
     *precision.RULES,
     *throughput.RULES,
+    *step_times.RULES,
 )
 
 

@@ -65,9 +65,8 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
         seconds = step_seconds(log, printed_tokens or configured)
         printed_mfu, rate, timed = printed_mfu_of(log), printed_rate(log), timed_tokens(log)
     implied = _implied(sizes, log, seconds, printed_mfu, basis) if timed is None else None
-    per_step = printed_tokens or _tokens_per_step(
-        configured, timed or implied, device_count if timed is None else 1
-    )
+    told = _tokens_of_a_step(log, timed) or implied
+    per_step = printed_tokens or _tokens_per_step(configured, told, device_count if timed is None else 1)
     if seconds is not None and per_step is not None and not contradicts(timed, per_step, device_count):
         formula = f"{per_step.text} tokens a step / {seconds.text}"
         rate = derived("tokens_per_second", per_step.number / seconds.number, formula, unit="tokens/s")
@@ -82,6 +81,11 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
         mfu_basis=basis,
         achieved_flops=_achieved(sizes, rate, printed_mfu, basis, device_count),
     )
+
+
+def _tokens_of_a_step(log: LogEvidence | None, timed: Fact | None) -> Fact | None:
+    """Rate × time where both are known to be of a step: a loop of one's own may time micro-batches."""
+    return timed if log is not None and not log.format.any_model else None
 
 
 def contradicts(timed: Fact | None, said: Fact, device_count: int) -> bool:

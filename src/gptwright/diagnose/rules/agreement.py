@@ -108,6 +108,12 @@ def batch_change(reading: Reading) -> Iterator[Verdict]:
             f"the batch of each part of the run: a step held {progress.other_work.number:.2g} times the work"
             f" of the last ones ({progress.other_work.reason})",
         )
+    elif reading.log is not None and reading.speed.tokens_per_step is None and progress.last_step is not None:
+        yield Unknown(
+            "How many tokens were seen?",
+            "the tokens of a step: batch_size, gradient_accumulation_steps and block_size of the config, or"
+            " the head of the log",
+        )
     if len(progress.batches) < 2:
         return
     steps = ", ".join(

@@ -50,7 +50,6 @@ class Dicts:
         self._bars: dict[int, int] = {}
         self._total: int | None = None
         self._last_total: int | None = None
-        self._count = 0
         self._last_step: float | None = None
         self._last_said: dict[str, float] = {}
         self._awaits_bar = False
@@ -125,7 +124,7 @@ class Dicts:
             )
             self._build.row(TRAIN, line, (step, loss, rate, norm, said.get("epoch", math.nan)))
         elif "eval_loss" in said:
-            step = self._step(said, counts=False)
+            step = self._step(said)
             self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
         elif "train_runtime" in said:
             self._build.fact("training_seconds", said["train_runtime"], line)
@@ -145,17 +144,14 @@ class Dicts:
         self._last_step = step
         return step
 
-    def _step(self, said: dict[str, float], *, counts: bool = True) -> float:
+    def _step(self, said: dict[str, float]) -> float:
+        """The step that a dict or the bar before it shows; NaN where nothing does."""
         if "step" in said:
             return said["step"]
         total = (
             self._total if self._total is not None else min(self._bars, default=None, key=self._first_seen)
         )
-        if total is not None:
-            return float(self._bars[total])
-        self._count += counts
-        self._build.hazards[NUMBERED] += 1
-        return float(self._count)
+        return float(self._bars[total]) if total is not None else math.nan
 
     def _first_seen(self, total: int) -> int:
         return list(self._bars).index(total)
@@ -166,12 +162,16 @@ def _dicts(build: Builder) -> Callable[[str, int], bool]:
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:
-    """Numbers dicts from the last one where nothing says their steps and their epochs go down."""
-    passed = np.diff(train["epoch"])
-    if not build.hazards[NUMBERED] or not len(passed) or not (passed <= 0).all() or not passed.any():
+    """Numbers dicts in order where nothing says the step of any; from the last one where epochs go down."""
+    if np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any():
         return
-    last = float(train["step"].max())
-    train["step"], evals["step"] = last + 1 - train["step"], last - evals["step"]
+    build.hazards[NUMBERED] = len(train) + len(evals)
+    train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
+    evals["step"] = np.searchsorted(train.line, evals.line).astype(np.float64)
+    passed = np.diff(train["epoch"])
+    if not len(passed) or not (passed <= 0).all() or not passed.any():
+        return
+    train["step"], evals["step"] = len(train) + 1 - train["step"], len(train) - evals["step"]
     build.header["epochs"] = logged("epochs", float(train["epoch"][0]), int(train.line[0]))
 
 

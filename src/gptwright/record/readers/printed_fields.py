@@ -305,10 +305,12 @@ def gradient_norm(text: str) -> float:
 
 def tokens_per_second(text: str) -> float:
     """The speed that a line prints; NaN where it prints none."""
-    found = SPEED_NAMED.search(text) or SPEED_BEHIND.search(text)
-    if found is None:
-        return math.nan
-    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
+    # `48.3k tok/s 2.71 s/it`: a number on either side of the unit, and no other of a step is as large.
+    found = [match for match in (SPEED_NAMED.search(text), SPEED_BEHIND.search(text)) if match is not None]
+    return max(
+        (float(match[1].replace(",", "")) * SCALE[(match[2] or "").lower()] for match in found),
+        default=math.nan,
+    )
 
 
 def tokens_seen(text: str) -> float:
