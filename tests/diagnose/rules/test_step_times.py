@@ -14,9 +14,9 @@ def timed(folder: Path, seconds: Callable[[int], float], *, last: int = 3000) ->
     """A log of lines alone, with a time for each step."""
     rng = np.random.default_rng(0)
     lines = [
-        f"iter {step}: loss {3 + 700 / (step + 90):.4f}, time {1000 * seconds(step) * jitter:.2f}ms, mfu 30.00%"
+        f"iter {step}: loss {3 + 700 / (step + 90):.4f}, time {1e3 * seconds(step) * noise:.2f}ms, mfu 30.00%"
         for step in range(0, last + 1, 10)
-        for jitter in [rng.normal(1, 0.003)]
+        for noise in [rng.normal(1, 0.003)]
     ]
     folder.mkdir(exist_ok=True)
     (folder / "log.txt").write_text("\n".join(lines) + "\n")
