@@ -124,3 +124,15 @@ def test_validation_alone_that_memorizing_raises_is_no_jump(tmp_path: Path) -> N
     log = [str(lines[0]), str(lines[1]), "Resuming training from checkpoint-800", *map(str, lines[2:])]
     (tmp_path / "log.txt").write_text("\n".join(log) + "\n")
     assert "resume-jump" not in found(tmp_path)
+
+
+def test_a_rate_that_rises_at_a_fixed_interval_restarts_by_plan(tmp_path: Path) -> None:
+    lines = [
+        f"iter {step}: lr {6e-4 * (1 + math.cos(math.pi * (step % 1000) / 1000)) / 2:.6f}, loss"
+        f" {3 + 700 / (step + 90):.4f}, time 33.00ms, mfu 11.00%"
+        for step in range(0, 4001, 20)
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    finding = found(tmp_path)["lr-jump"]
+    assert "every 1,000 steps, 4 times" in finding.message
+    assert finding.severity == "info"

@@ -10,6 +10,7 @@ from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.series import train_loss, val_loss
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.record.evidence import TrainLines
 
 # The effect of a raised rate shows within so many evaluations, or five times as many lines.
 AFTER_JUMP = 5
@@ -18,11 +19,16 @@ AFTER_JUMP = 5
 def lr_jump(reading: Reading) -> Iterator[Verdict]:
     """A schedule that is made longer and resumed sends the learning rate back up: the loss rises at once and
     needs thousands of steps to come back, which is no divergence. It is read from the printed rates, after
-    they have begun to fall, so a warm-up is none. Source: a public nanochat run that was resumed with a
-    longer schedule; transformers issue 33336.
+    they have begun to fall, so a warm-up is none. Rises at a fixed interval in one process are warm restarts,
+    which are told once. Source: a public nanochat run that was resumed with a longer schedule; transformers
+    issue 33336.
     """
     train = reading.train
-    for before, step, after in rate_jumps(reading):
+    jumps = rate_jumps(reading)
+    if train is not None and (apart := _restarts(train, jumps)) is not None:
+        yield _warm_restarts(train, jumps, apart)
+        return
+    for before, step, after in jumps:
         assert train is not None
         low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
         resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
@@ -53,6 +59,31 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
                 )
             ],
         )
+
+
+def _restarts(train: TrainLines, jumps: list[tuple[int, int, int]]) -> float | None:
+    """Steps between rises that come at a fixed interval in one process; None where they do not."""
+    apart = np.diff([step for _, step, _ in jumps])
+    if not len(apart) or train.segment[jumps[0][0]] != train.segment[jumps[-1][2]]:
+        return None
+    usual, interval = float(np.median(apart)), float(np.median(np.diff(train.step)))
+    return usual if usual > 0 and np.abs(apart - usual).max() <= interval else None
+
+
+def _warm_restarts(train: TrainLines, jumps: list[tuple[int, int, int]], apart: float) -> Verdict:
+    return finding(
+        "lr-jump",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The learning rate is raised again every {apart:,.0f} steps, {len(jumps)} times: a schedule with"
+        " warm restarts. The loss rises with it each time, so a run is compared, and ended, at the end of a"
+        " cycle.",
+        [
+            logged("learning_rate", float(train.learning_rate[row]), int(train.line[row]))
+            for before, _, after in jumps[:2]
+            for row in (before, after)
+        ],
+    )
 
 
 def _resume_between(reading: Reading, before: int, after: int) -> bool:

@@ -25,6 +25,8 @@ FEWEST_EVENLY_APART = 3
 SLOWER, MUCH_SLOWER = 1.15, 1.3
 # Lines that tell the usual time at the beginning and at the end, each a quarter of the run.
 FEWEST_FOR_SLOWER = 40
+# Lines whose median is the time at a place; and how long a way from quick to slow is a gradual one.
+SMOOTHED, GRADUAL = 9, 0.1
 
 
 def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
@@ -163,16 +165,22 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
     before, after = float(np.median(first)), float(np.median(late))
     if after < SLOWER * before or np.quantile(late, 0.25) <= np.quantile(first, 0.75):
         return
-    fast = np.flatnonzero(times[rows] < (before + after) / 2)
-    since = int(rows[min(int(fast[-1]) + 1, len(rows) - 1)]) if len(fast) else int(rows[0])
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(times[rows], SMOOTHED), axis=1)
+    share = (smooth - before) / (after - before)
+    since = int(rows[int(np.flatnonzero(share < 0.5)[-1]) + 1 + SMOOTHED // 2])
+    on_the_way = float(np.mean((share > 0.2) & (share < 0.8)))
+    how = (
+        ", little by little"
+        if on_the_way > GRADUAL
+        else f", from about {reading.at(int(log.train.step[since]))} on"
+    )
     usual = next(int(row) for row in rows if times[row] >= before)
     yield finding(
         "slower-steps",
         Severity.WARNING if after >= MUCH_SLOWER * before else Severity.INFO,
         Confidence.LIKELY,
         f"A step took {units.duration(before)} at first and {units.duration(after)} at the end,"
-        f" {100 * (after / before - 1):.0f} % longer; none is quick any more from"
-        f" {reading.at(int(log.train.step[since]))} on.",
+        f" {100 * (after / before - 1):.0f} % longer{how}.",
         [
             _seconds_fact(times, log.train.line, usual),
             _seconds_fact(times, log.train.line, since),

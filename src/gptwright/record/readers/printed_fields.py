@@ -90,9 +90,9 @@ TOKENS_SEEN = re.compile(
     re.IGNORECASE,
 )
 STEP_TIME = re.compile(
-    r"(?<![a-z])(?:dt|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
+    r"(?<![a-z])(?:dt|(?:step|iter)(?=_m?s)|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
     r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
-    rf"(?: ?\((ms|s)\))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
+    rf"(?: ?\((ms|s)\)|_(ms|s|sec|seconds)(?![a-z]))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
     re.IGNORECASE,
 )
 TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")
@@ -324,8 +324,9 @@ def tokens_seen(text: str) -> float:
 def step_seconds(text: str) -> float:
     """The time of one step that a line prints with its unit; NaN where it prints none."""
     named = STEP_TIME.search(text)
-    if named is not None and (named[1] or named[3]):
-        return float(named[2]) * _seconds(named[1] or named[3])
+    unit = named and (named[1] or named[2] or named[4])
+    if named is not None and unit:
+        return float(named[3]) * _seconds(unit)
     behind = TIME_OF_A_STEP.search(text)
     if behind is not None:
         return float(behind[1]) * _seconds(behind[2])
