@@ -14,7 +14,7 @@ from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cu
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED, EventKind
+from gptwright.record.evidence import FATAL, IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED, EventKind
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
@@ -275,6 +275,8 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
             "the quantity: TensorBoard's export names it in the file's name alone, as in"
             " run-1-tag-val_loss.csv",
         )
+    if not len(log.train) and not len(log.evals) and not any(event.kind in FATAL for event in log.events):
+        yield Unknown("What became of the run?", "a line of a step: the log ends before the first")
     if not reading.steps_are_known:
         counted = "epochs alone" if log.hazards.get(IN_EPOCHS) else "none"
         elsewhere = "; trainer_state.json has them" if log.format.name == "Hugging Face Trainer" else ""

@@ -97,6 +97,13 @@ KNOWN = (
         "Set the checkpoint's own shape, or train from scratch.",
     ),
     Known(
+        re.compile(r"Watchdog caught collective operation timeout|NCCL.{0,80}timed? ?out", re.I),
+        "one process waited for another that did not come to the same exchange: it had failed, it evaluated"
+        " or saved alone, or the network between them is at fault",
+        "Look for the first error of any other process; and let all processes evaluate, or raise the timeout"
+        " of init_process_group. NCCL_DEBUG=INFO says where it waits.",
+    ),
+    Known(
         re.compile(r"^Killed"),
         "the system ended the process, which it does when main memory is full",
         "Load less at once: fewer worker processes, memory-mapped data, a smaller model or batch.",

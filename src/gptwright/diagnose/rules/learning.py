@@ -20,6 +20,7 @@ from gptwright.diagnose.scale import (
     first_train_loss,
     loss_scale,
     other_unit,
+    other_vocabulary,
     uniform_loss,
 )
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
@@ -114,6 +115,10 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             ),
             Cause("targets do not belong to the inputs", Confidence.POSSIBLE),
         ]
+        other = other_vocabulary(reading)
+        if other is not None and unit is None:
+            text = f"the vocabulary is another: that loss is ln of some {math.exp(first.number):,.0f} tokens"
+            causes.insert(0, Cause(f"{text}, as {other} would give", Confidence.LIKELY))
     else:
         causes = [
             Cause(
@@ -175,15 +180,17 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         Confidence.LIKELY,
         f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
         f" {reading.at(int(half.step[0]))}: no progress below the level of token frequencies alone"
-        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned no"
-        " context.",
+        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned"
+        f" {'nothing: this is guessing' if stretch.guesses else 'no context'}.",
         [
             half.fact(0),
             loss.fact(len(loss) - 1),
             uniform,
             *reading.settings.facts("warmup_iters", "learning_rate"),
         ],
-        causes=[
+        causes=_nothing_arrives(reading)
+        if stretch.guesses
+        else [
             rate_cause(
                 reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
@@ -199,6 +206,30 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             Action("Overfit one batch first: a correct model takes it to nearly 0 in a few hundred steps.")
         ],
     )
+
+
+def _nothing_arrives(reading: Reading) -> list[Cause]:
+    """Why no update changes a model that still guesses."""
+    rate, warmup, last = (
+        reading.settings.get("learning_rate"),
+        reading.settings.number("warmup_iters"),
+        reading.progress.last_step,
+    )
+    causes = [
+        Cause(
+            "no update reaches the weights: the optimizer holds other parameters, or its step is never made",
+            Confidence.POSSIBLE,
+        ),
+        Cause("the gradient is cut off: a detached loss, frozen layers", Confidence.POSSIBLE),
+        Cause("the targets have nothing to do with the inputs", Confidence.POSSIBLE),
+    ]
+    if reading.machine.dtype == "float16":
+        causes.insert(0, Cause("the loss scaler skips every update in float16", Confidence.POSSIBLE))
+    if warmup is not None and last is not None and warmup >= last.number:
+        causes.insert(0, Cause("the learning rate is still in its warm-up", Confidence.POSSIBLE))
+    if rate is not None and rate.value == 0:
+        causes.insert(0, Cause("the learning rate is 0", Confidence.LIKELY))
+    return causes
 
 
 def _same_throughout(reading: Reading) -> Verdict | None:
