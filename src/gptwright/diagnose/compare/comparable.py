@@ -2,7 +2,7 @@
 
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.compare.changes import same_corpus, setting
-from gptwright.diagnose.compare.points import loss_curves
+from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
@@ -32,7 +32,8 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     vocabularies = a.vocab_size, b.vocab_size
     sizes = {fact.value for fact in vocabularies if fact is not None}
     # GPT-2's 50,257 tokens are often padded to 50,304: the same tokenizer.
-    if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
+    padded = sizes == {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}
+    if len(sizes) == 2 and not padded and not in_bits_a_byte(a, b):
         reasons.append("different vocabulary: a token is another amount of text")
     datasets = setting(a, "dataset"), setting(b, "dataset")
     if None not in datasets and not same_corpus(str(datasets[0]), str(datasets[1])):
@@ -79,4 +80,4 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
 
 
 def _both_validate(a: Reading, b: Reading) -> bool:
-    return len(val_loss(a)) > 0 and len(val_loss(b)) > 0
+    return (len(val_loss(a)) > 0 and len(val_loss(b)) > 0) or in_bits_a_byte(a, b)

@@ -16,7 +16,7 @@ from gptwright.diagnose.batches import amounts
 from gptwright.diagnose.compare.outcome import Point
 from gptwright.diagnose.evaluation import standard_error
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.diagnose.series import Series, train_loss, val_curve, val_loss
 from gptwright.facts import Fact
 from gptwright.record.arrays import Floats
 
@@ -30,13 +30,22 @@ SPEEDRUN_PARAMETERS = 124_000_000
 
 
 def loss_curves(a: Reading, b: Reading) -> tuple[Series, Series]:
-    """Validation of both; where one has none, training lines of both; empty where those differ in kind."""
+    """Validation of both, in bits a byte where neither has another; else training lines of both; empty where
+    those differ in kind.
+    """
     curves = val_loss(a), val_loss(b)
     if len(curves[0]) and len(curves[1]):
         return curves
+    if in_bits_a_byte(a, b):
+        return val_curve(a), val_curve(b)
     if a.log is not None and b.log is not None and a.log.format.train_loss == b.log.format.train_loss:
         return train_loss(a), train_loss(b)
     return curves[0].after(math.inf), curves[1].after(math.inf)
+
+
+def in_bits_a_byte(a: Reading, b: Reading) -> bool:
+    """Whether both runs have validation in bits a byte and in nothing else."""
+    return all(len(val_curve(run)) and val_curve(run).name == "val_bpb" for run in (a, b))
 
 
 def points_by_tokens(a: Reading, b: Reading) -> tuple[Point, ...]:
