@@ -93,6 +93,7 @@ def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
         "not 124M parameters: 40M",
         "target: the loss of a 124M model",
         "rate of GPT-3 125M",
+        "20 tokens per param = 2.5B",
     ],
 )
 def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:

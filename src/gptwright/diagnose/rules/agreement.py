@@ -25,6 +25,8 @@ CAPACITY = re.compile(
 LATE_START = 3
 # Printed rates are rounded to a few digits.
 RATE_SLACK = 1.02
+# What of the peak is printed at least, where the end of the warm-up is in the log, and where it is not.
+PEAK_SEEN, PEAK_MISSED = 0.9, 0.5
 
 
 def batch_mismatch(reading: Reading) -> Iterator[Verdict]:
@@ -178,7 +180,10 @@ def _other_rate(reading: Reading) -> list[tuple[str, Fact, Fact]]:
     highest = float(train.learning_rate[row])
     warmup = reading.settings.number("warmup_iters")
     warm = warmup is not None and train.step[-1] > 2 * warmup
-    too_high, too_low = highest > RATE_SLACK * given.number, warm and RATE_SLACK * highest < given.number / 2
+    # Of a log that begins later the peak may have been before it.
+    reached = warmup is not None and train.step[0] <= warmup
+    least = given.number * (PEAK_SEEN if reached else PEAK_MISSED)
+    too_high, too_low = highest > RATE_SLACK * given.number, warm and RATE_SLACK * highest < least
     if not (too_high or too_low):
         return []
     return [("learning_rate", given, logged("learning_rate", highest, int(train.line[row])))]
