@@ -80,3 +80,26 @@ def test_where_only_the_work_of_a_step_changed_the_tokens_are_not_known(tmp_path
     assert diagnosis.reading.progress.tokens_seen is None
     asked = {unknown.question: unknown.missing for unknown in diagnosis.unknown}
     assert "2 times the work of the last ones" in asked["How many tokens were seen?"]
+
+
+def test_a_header_that_says_the_same_leaves_nothing_open(tmp_path: Path) -> None:
+    """Two devices in place of one: half the work on each, and as many tokens."""
+    lines = header(491_520) + part(0, 1000, 3140) + header(491_520, resumed=True) + part(1000, 2000, 1570)
+    diagnosis = read(tmp_path, lines)
+    progress, seconds = diagnosis.reading.progress, diagnosis.reading.speed.step_seconds
+    assert progress.tokens_seen is not None
+    assert progress.tokens_seen.value == 2000 * 491_520
+    assert seconds is not None
+    assert seconds.number == pytest.approx(1.57)
+
+
+def test_a_slower_machine_since_a_resume(tmp_path: Path) -> None:
+    lines = (
+        header(491_520) + part(0, 1000, 3140) + header(491_520, resumed=True) + part(1000, 2000, 6280, 15.0)
+    )
+    diagnosis = read(tmp_path, lines)
+    assert diagnosis.reading.speed.step_seconds is not None
+    assert diagnosis.reading.speed.step_seconds.number == pytest.approx(6.28)
+    slower = next(finding for finding in diagnosis.findings if finding.id == "slower-steps")
+    assert "3.1 s before the run was resumed and takes 6.3 s since" in slower.message
+    assert "another machine" in slower.causes[0].text

@@ -68,7 +68,7 @@ def batches_of(log: LogEvidence | None, last: Fact | None) -> tuple[Batch, ...]:
 
 
 def says_batches(log: LogEvidence) -> bool:
-    """Whether headers of a log say more than one batch."""
+    """Whether headers of a log say the batch of more than one process."""
     return len(log.batches) > 1
 
 
@@ -83,7 +83,7 @@ def segment_of_last_batch(log: LogEvidence) -> int:
 
 
 def _parts(log: LogEvidence) -> list[_Part]:
-    """The processes of a log, where its headers say more than one batch."""
+    """The processes of a log, where headers say the batch of more than one."""
     return list(_told(log)) if says_batches(log) else []
 
 

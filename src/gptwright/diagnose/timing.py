@@ -18,6 +18,8 @@ WARM_UP_LINES = 2
 UNDISTURBED_QUANTILE = 0.9
 # Lines that a median of MFU × time needs; a running average and a busy machine move it by less than this.
 FEWEST_LINES, OTHER_WORK = 5, 1.5
+# Medians of processes on the same machine differ by a few percent.
+OTHER_PACE = 1.15
 
 
 def line_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Floats:
@@ -30,9 +32,14 @@ def line_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Floats:
     return seconds
 
 
-def clean_lines(log: LogEvidence, seconds: Floats) -> Booleans:
+def clean_lines(log: LogEvidence, seconds: Floats, *, any_pace: bool = False) -> Booleans:
     """Which training lines time a step of the run's last batch and nothing else: no first line of a process,
     no evaluation.
+
+    Args:
+        log: of the run.
+        seconds: of each line.
+        any_pace: also those of processes before the last that were quicker or slower, as on another machine.
     """
     train = log.train
     clean = np.isfinite(seconds) & (seconds > 0) & (train.segment >= segment_of_last_batch(log))
@@ -42,7 +49,19 @@ def clean_lines(log: LogEvidence, seconds: Floats) -> Booleans:
     clean &= position >= (WARM_UP_LINES if len(train) > 4 * WARM_UP_LINES else 1)
     if log.format.time_includes_evaluation:
         clean &= ~np.isin(train.step, log.evals.step)
-    return clean
+    return clean if any_pace else clean & (train.segment >= _segment_of_last_pace(log, seconds, clean))
+
+
+def _segment_of_last_pace(log: LogEvidence, seconds: Floats, clean: Booleans) -> int:
+    """The first process from which on steps take what they take in the last one."""
+    segment = log.train.segment
+    processes = [int(each) for each in np.unique(segment[clean])]
+    medians = {each: float(np.median(seconds[clean & (segment == each)])) for each in processes}
+    last = processes[-1] if processes else 0
+    if len(processes) < 2 or (clean & (segment == last)).sum() < FEWEST_LINES:
+        return 0
+    other = [each for each in processes if not 1 / OTHER_PACE < medians[each] / medians[last] < OTHER_PACE]
+    return max(other, default=-1) + 1
 
 
 def step_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Fact | None:
@@ -103,7 +122,7 @@ def other_work(log: LogEvidence) -> Fact | None:
     if says_batches(log) or not len(train):
         return None
     work = train.seconds * train.mfu
-    known = clean_lines(log, train.seconds) & np.isfinite(work) & (work > 0)
+    known = clean_lines(log, train.seconds, any_pace=True) & np.isfinite(work) & (work > 0)
     medians = [
         (int(train.line[rows][0]), float(np.median(work[rows])))
         for segment in np.unique(train.segment)
@@ -120,6 +139,9 @@ def printed_mfu_of(log: LogEvidence) -> Fact | None:
     """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
     train = log.train
     known = np.isfinite(train.mfu) & (train.mfu > 0) & (train.segment >= segment_of_last_batch(log))
+    clean = clean_lines(log, train.seconds)
+    if clean.any():
+        known &= train.segment >= train.segment[clean][0]
     if not known.any():
         return None
     if log.format.time_includes_evaluation:

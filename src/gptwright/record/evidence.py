@@ -195,8 +195,8 @@ class LogEvidence:
         events: everything else.
         last_run_segment: the segment with which the last run of the file starts; 0 where there is one run.
         comments: comments beside the settings that it echoes, or that were pasted with it.
-        batches: what its headers say of a step's tokens and their factors, in order, each value that is new;
-            a run that is resumed with another batch says it again.
+        batches: what its headers say of a step's tokens and their factors, in order; a run that is resumed
+            says it again.
     """
 
     format: LogFormat

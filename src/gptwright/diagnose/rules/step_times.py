@@ -7,7 +7,7 @@ import numpy as np
 from gptwright import units
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.timing import clean_lines, line_seconds
+from gptwright.diagnose.timing import FEWEST_LINES, clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.arrays import Booleans, Floats, Integers
@@ -157,6 +157,8 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
         return
     times = line_seconds(log, reading.speed.tokens_per_step)
     last = log.train.segment == log.train.segment[-1]
+    if (resumed := _slower_since_a_resume(reading, times)) is not None:
+        yield resumed
     rows = np.flatnonzero(clean_lines(log, times) & ~_at_checkpoint(log) & last)
     if len(rows) < FEWEST_FOR_SLOWER:
         return
@@ -196,6 +198,38 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
             Action(
                 "Watch clock, temperature and power while it trains: nvidia-smi dmon, or a laptop's sensors."
             )
+        ],
+    )
+
+
+def _slower_since_a_resume(reading: Reading, times: Floats) -> Verdict | None:
+    """The finding of steps of the same batch that take longer than those of the process before."""
+    log = reading.log
+    assert log is not None
+    segment, clean = log.train.segment, clean_lines(log, times)
+    every = clean_lines(log, times, any_pace=True)
+    rows, before = np.flatnonzero(clean), np.flatnonzero(every & ~clean)
+    before = before[segment[before] == segment[before][-1]] if len(before) else before
+    if len(rows) < FEWEST_LINES or len(before) < FEWEST_LINES:
+        return None
+    quick, slow = float(np.median(times[before])), float(np.median(times[rows]))
+    if slow < SLOWER * quick:
+        return None
+    since = reading.at(int(log.train.step[rows[0]]))
+    return finding(
+        "slower-steps",
+        Severity.WARNING if slow >= MUCH_SLOWER * quick else Severity.INFO,
+        Confidence.LIKELY,
+        f"A step took {units.duration(quick)} before the run was resumed and takes {units.duration(slow)}"
+        f" since, from about {since} on: {100 * (slow / quick - 1):.0f} % longer with the same tokens.",
+        [
+            _seconds_fact(times, log.train.line, int(before[-1])),
+            _seconds_fact(times, log.train.line, int(rows[0])),
+        ],
+        causes=[
+            Cause("another machine, or fewer devices, since the resume", Confidence.POSSIBLE),
+            Cause("another setting since, such as compile, dtype or the micro-batch", Confidence.POSSIBLE),
+            Cause("another process took a part of the device, the CPU or the disk", Confidence.POSSIBLE),
         ],
     )
 

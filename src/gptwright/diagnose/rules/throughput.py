@@ -257,7 +257,7 @@ def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[l
     if settings.word("dtype") == "float32" and better != "float32":
         causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
         actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))
-    if vocab_size % 64 and vocab_size > 1024:
+    if vocab_size % 64 and vocab_size > 1024 and reading.starts_from_scratch:
         padded = -(-vocab_size // 64) * 64
         causes.append(Cause(f"the vocabulary of {vocab_size} is no multiple of 64", Confidence.POSSIBLE))
         actions.append(Action("Pad the vocabulary.", {"vocab_size": padded}))

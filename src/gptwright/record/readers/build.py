@@ -48,7 +48,7 @@ class Builder:
         header: facts by name.
         settings: echoed settings by name.
         comments: comments beside settings, in order.
-        batches: facts about a step's tokens, in order, each value that is new.
+        batches: facts about a step's tokens, in order, once for each process that prints them.
         events: events in order.
         hazards: what was repaired or met, with its count.
         lines_skipped: data lines that could not be read whole.
@@ -115,8 +115,11 @@ class Builder:
             self.process_starts.append(line)
 
     def _note_batch(self, made: Fact) -> None:
+        if made.name not in OF_A_BATCH:
+            return
         before = next((fact for fact in reversed(self.batches) if fact.name == made.name), None)
-        if made.name in OF_A_BATCH and (before is None or before.value != made.value):
+        # Several processes print the same header; one that is resumed prints it behind rows.
+        if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
             self.batches.append(made)
 
     def _is_of_another_model(self, made: Fact, before: Fact | None) -> bool:
