@@ -70,3 +70,18 @@ def test_runs_that_start_again_are_no_such_log(tmp_path: Path) -> None:
     found = {finding.id for finding in read(tmp_path / "two", lines).findings}
     assert "several-runs" in found
     assert "newest-first" not in found
+
+
+def test_the_batch_is_that_of_the_newest_process(tmp_path: Path) -> None:
+    def part(tokens: int, first: int, ms: float) -> list[str]:
+        lines = [
+            f"iter {step}: loss {loss(step):.4f}, time {ms:.2f}ms" for step in range(first, first + 1001, 20)
+        ]
+        return [f"tokens per iteration will be: {tokens:,}", "Resuming training from out", *lines]
+
+    lines = part(491_520, 0, 3000) + part(245_760, 1000, 1500)
+    run = read(tmp_path / "turned", lines[::-1]).reading
+    assert run.speed.tokens_per_step is not None
+    assert run.speed.tokens_per_step.value == 245_760
+    assert run.progress.tokens_seen is not None
+    assert run.progress.tokens_seen.value == 1000 * 491_520 + 1000 * 245_760

@@ -96,8 +96,9 @@ def _told(log: LogEvidence) -> Iterator[_Part]:
     steps = np.concatenate([log.train.step, log.evals.step])[order]
     segments = np.concatenate([log.train.segment, log.evals.segment])[order]
     _, firsts = np.unique(segments, return_index=True)
+    told = sorted(log.batches, key=lambda fact: log.moment(_line(fact)))
     for row in firsts:
-        said = {fact.name: fact for fact in log.batches if log.moment(_line(fact)) < lines[row]}
+        said = {fact.name: fact for fact in told if log.moment(_line(fact)) < lines[row]}
         yield _Part(int(segments[row]), abs(int(lines[row])), int(steps[row]), said)
 
 

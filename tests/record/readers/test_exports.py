@@ -8,7 +8,8 @@ import pytest
 
 from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import read_run
-from gptwright.record.evidence import NUMBERED, UNNAMED, LogEvidence
+from gptwright.errors import RunError
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, UNNAMED, LogEvidence
 from gptwright.record.open_run import open_run
 from gptwright.record.readers import read_log
 
@@ -152,3 +153,22 @@ def test_dicts_whose_epochs_go_down_are_read_from_the_end() -> None:
     assert list(log.train.loss) == [each["loss"] for each in dicts]
     assert list(log.train.line) == list(range(60, 0, -1))
     assert log.header["epochs"].value == 3.0
+
+
+def test_dicts_that_show_whole_epochs_count_those() -> None:
+    dicts = [
+        each
+        for n in range(1, 6)
+        for each in ({"loss": 4 - n / 2, "epoch": float(n)}, {"eval_loss": 4.5, "epoch": float(n)})
+    ]
+    log = read("".join(f"{each}\n" for each in dicts))
+    assert list(log.train.step) == list(log.evals.step) == [1, 2, 3, 4, 5]
+    assert log.hazards[IN_EPOCHS] == 10
+
+
+def test_who_writes_of_a_loss_and_of_a_step_need_not_mean_the_same() -> None:
+    text = "The train loss was 3.2 and the val loss was 3.4 at the end. At step 1000 it was 4.0.\n"
+    with pytest.raises(RunError):
+        read(text)
+    log = read("".join(f"Epoch: 1. Step: {n}. Loss: {4 - n / 10:.2f}\n" for n in range(1, 9)))
+    assert list(log.train.step) == list(range(1, 9))

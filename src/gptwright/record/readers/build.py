@@ -122,6 +122,13 @@ class Builder:
         if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
             self.batches.append(made)
 
+    def take_first_batch(self) -> None:
+        """Takes what the first header says of a batch for the run's, where the newest line stands first."""
+        for made in reversed(self.batches):
+            for facts in (self.header, self.settings):
+                if made.name in facts:
+                    facts[made.name] = made
+
     def _is_of_another_model(self, made: Fact, before: Fact | None) -> bool:
         """Whether a size is far from the one that stands in front of the rows."""
         if before is None or made.name not in ("parameters", "parameters_total"):

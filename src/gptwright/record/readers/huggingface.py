@@ -7,7 +7,8 @@ steps since the dict before, in training mode; evaluation dicts have `eval_loss`
 the mean of the whole run and no point of a curve. In trainer_state.json each dict has its step, and lies over
 several lines: its line is that of its loss.
 
-Without any bar the dicts are numbered in order, and the evidence says so, because nothing says the step.
+Without any bar nothing says the step: steps are epochs where all of them are whole, else the dicts are
+numbered in order, and the evidence says which.
 """
 
 import math
@@ -17,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gptwright.facts import logged
-from gptwright.record.evidence import NUMBERED, LogFormat, TrainLoss
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
@@ -162,8 +163,15 @@ def _dicts(build: Builder) -> Callable[[str, int], bool]:
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:
-    """Numbers dicts in order where nothing says the step of any; from the last one where epochs go down."""
+    """Takes epochs for steps where dicts show whole ones and no step; else numbers them in order, from the
+    last one where epochs go down.
+    """
     if np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any():
+        return
+    epochs = np.concatenate([train["epoch"], evals["epoch"]])
+    if len(epochs) and np.isfinite(epochs).all() and not (epochs % 1).any():
+        train["step"], evals["step"] = train["epoch"], evals["epoch"]
+        build.hazards[IN_EPOCHS] = len(epochs)
         return
     build.hazards[NUMBERED] = len(train) + len(evals)
     train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)

@@ -67,6 +67,10 @@ ALONE = re.compile(
     re.IGNORECASE,
 )
 LONGEST_HEADING, LONGEST_BLOCK = 100, 12
+# Who writes about a run names the step of one sentence and the loss of another.
+SENTENCES = re.compile(
+    r"(?<=\w)\. (?=(?:After|Also|And|At|But|By|For|I|In|It|My|On|That|The|Then|This|We)\b)"
+)
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
 NEVER = re.compile(r"(?!)")
@@ -133,6 +137,10 @@ class Prints:
 
     def take(self, text: str, line: int) -> bool:
         """Takes a line if it is data or a fact of the header."""
+        taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
+        return any(taken)
+
+    def _sentence(self, text: str, line: int) -> bool:
         row = self._table.take(text)
         if row is not None:
             self._build.hazards[BESIDE] = self._table.left_out

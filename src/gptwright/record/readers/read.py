@@ -260,6 +260,7 @@ def evidence_of(
         evals.turn()
         sign, events = -1, [replace(event, line=-event.line) for event in events]
         build.hazards[NEWEST_FIRST] = len(train) + len(evals)
+        build.take_first_batch()
     segments = Segments(
         train,
         evals,
