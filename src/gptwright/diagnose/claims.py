@@ -37,8 +37,9 @@ SIZE_WORDS = re.compile(
     r"^\W{0,2}(?:\w+\s){0,1}?(?:param\w{0,8}|weights|network|net|model|gpt|transformer|llm|lm)\b",
     re.IGNORECASE,
 )
+# Not of "20 tokens per parameter = 2.5B".
 SIZE_BEFORE = re.compile(
-    r"\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}"
+    r"(?<!per )(?<!/)(?<!/ )\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}"
     r"(?:(?:size|count|of|is|has|with|about|around|roughly|be)\W{1,3}){0,3}\W*$",
     re.IGNORECASE,
 )

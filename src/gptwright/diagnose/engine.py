@@ -12,12 +12,14 @@ from gptwright.diagnose.rules import (
     evaluations,
     failures,
     guarded,
+    implausible,
     learning,
     outlook,
     precision,
     resumes,
     schedule,
     size,
+    step_times,
     throughput,
 )
 from gptwright.errors import ConfigError
@@ -32,10 +34,12 @@ RULES: tuple[Rule, ...] = (
     *claims.RULES,
     *evaluations.RULES,
     *outlook.RULES,
+    *implausible.RULES,
     *size.RULES,
     *schedule.RULES,
     *precision.RULES,
     *throughput.RULES,
+    *step_times.RULES,
 )
 
 

@@ -13,17 +13,23 @@ def last_run(log: LogEvidence | None) -> LogEvidence | None:
     if log is None or not log.last_run_segment:
         return log
     first = log.last_run_segment
-    before = max(int(line) for table in (log.train, log.evals) for line in table.line[table.segment < first])
+    tables = log.train, log.evals
+    before = max(log.moment(int(line)) for table in tables for line in table.line[table.segment < first])
     train, evals = _from(log.train, first), _from(log.evals, first)
-    begin = min(int(line) for table in (train, evals) for line in table.line[:1])
+    begin = min(log.moment(int(line)) for table in (train, evals) for line in table.line[:1])
     return replace(
         log,
         train=train,
         evals=evals,
         events=tuple(
-            event for event in log.events if event.line > (begin if event.kind in FATAL else before)
+            event
+            for event in log.events
+            if log.moment(event.line) > (begin if event.kind in FATAL else before)
         ),
         last_run_segment=0,
+        batches=tuple(
+            fact for fact in log.batches if log.moment(int(fact.source.removeprefix("log:"))) > before
+        ),
     )
 
 

@@ -79,6 +79,7 @@ def read_plan(
         settings=settings,
         comments=tuple(comments),
         skipped=0,
+        complete=True,
     )
     evidence_of_run = RunEvidence(path=str(config.path), log=None, config=config, stated=facts)
     return read_run(evidence_of_run, seconds_per_step=seconds_per_step)

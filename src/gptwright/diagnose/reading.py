@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
 
+from gptwright.diagnose.batches import Batch, batches_of, in_words, tokens_at
 from gptwright.diagnose.last_run import last_run
 from gptwright.diagnose.machine import Machine, machine_of
 from gptwright.diagnose.settings import Settings
@@ -28,11 +29,14 @@ class Progress:
         first_step: of the first line that has one.
         last_step: of the last.
         planned_steps: what config or log say the run is to make.
-        tokens_seen: last_step × tokens_per_step.
-        planned_tokens: planned_steps × tokens_per_step.
+        tokens_seen: last_step × tokens_per_step, piece by piece where a resume changed the batch.
+        planned_tokens: planned_steps × tokens_per_step, likewise.
         tokens_per_parameter: tokens_seen over the parameters.
         epochs: tokens_seen over the training tokens, or as the log counts them.
         planned_epochs: planned_tokens over the training tokens.
+        batches: the parts of the run by their tokens a step; none where those are not known.
+        other_work: the work of an earlier step over that of the last, where the batch seems to have changed
+            and nothing says to what.
     """
 
     first_step: Fact | None
@@ -43,6 +47,12 @@ class Progress:
     tokens_per_parameter: Fact | None
     epochs: Fact | None
     planned_epochs: Fact | None
+    batches: tuple[Batch, ...] = ()
+    other_work: Fact | None = None
+
+    def tokens_at(self, step: float) -> float | None:
+        """Tokens that were seen after so many steps; None where that is not known."""
+        return tokens_at(self.batches, step) if self.batches else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +174,9 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
     planned = settings.logged.get("planned_steps") or settings.get("max_iters")
     if settings.flag("eval_only"):
         planned = None
-    seen = _product("tokens_seen", last, speed.tokens_per_step)
-    planned_tokens = _product("planned_tokens", planned, speed.tokens_per_step)
+    work = _other_work(log)
+    batches = batches_of(log, speed.tokens_per_step) if work is None else ()
+    seen, planned_tokens = _tokens("tokens_seen", last, batches), _tokens("planned_tokens", planned, batches)
     unique = settings.get("train_tokens")
     return Progress(
         first_step=first,
@@ -176,7 +187,18 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
         tokens_per_parameter=_quotient("tokens_per_parameter", seen, sizes.parameters),
         epochs=_quotient("epochs", seen, unique) or settings.logged.get("epochs"),
         planned_epochs=_quotient("planned_epochs", planned_tokens, unique),
+        batches=batches,
+        other_work=work,
     )
+
+
+def _other_work(log: LogEvidence | None) -> Fact | None:
+    if log is None:
+        return None
+    # numpy, which a plan has no use for, is loaded with it.
+    from gptwright.diagnose.timing import other_work
+
+    return other_work(log)
 
 
 def _says_steps(log: LogEvidence) -> bool:
@@ -186,7 +208,7 @@ def _says_steps(log: LogEvidence) -> bool:
 def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     """The first step that the log names, and the last of its last process."""
     rows = [
-        (int(line), int(step), int(segment))
+        (int(segment), int(step), int(line))
         for table in (log.train, log.evals)
         for place in (0, -1)
         if len(table)
@@ -194,10 +216,10 @@ def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     ]
     if not rows:
         return None, None
-    line, step, _ = min(rows)
-    final = max(segment for _, _, segment in rows)
-    last_step, last_line = max((step, line) for line, step, segment in rows if segment == final)
-    return _step("first_step", step, line), _step("last_step", last_step, last_line)
+    _, first_step, first_line = min(rows)
+    final = max(segment for segment, _, _ in rows)
+    last_step, last_line = max((step, line) for segment, step, line in rows if segment == final)
+    return _step("first_step", first_step, first_line), _step("last_step", last_step, last_line)
 
 
 def _step(name: str, step: int, line: int) -> Fact:
@@ -212,11 +234,11 @@ def _step(name: str, step: int, line: int) -> Fact:
     )
 
 
-def _product(name: str, steps: Fact | None, tokens: Fact | None) -> Fact | None:
-    if steps is None or tokens is None:
+def _tokens(name: str, steps: Fact | None, batches: tuple[Batch, ...]) -> Fact | None:
+    if steps is None or not batches:
         return None
-    formula = f"{steps.number:,.0f} steps × {tokens.text} tokens"
-    value = steps.number * tokens.number
+    value = tokens_at(batches, steps.number)
+    formula = in_words(batches, steps.number)
     return derived(name, int(value) if value == int(value) else value, formula, unit="tokens")
 
 

@@ -23,7 +23,8 @@ def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBan
     """The band of the nearest public curve for this run at a step."""
     dataset, vocabulary = reading.settings.get("dataset"), reading.vocab_size
     parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
-    if dataset is None or vocabulary is None or parameters is None or per_step is None or not step:
+    tokens = reading.progress.tokens_at(step)
+    if dataset is None or vocabulary is None or parameters is None or per_step is None or not tokens:
         return None
     if not reading.starts_from_scratch:
         return None
@@ -31,7 +32,7 @@ def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBan
     return expected_loss(
         dataset=str(dataset.value),
         parameters=int(parameters.number),
-        tokens=step * per_step.number,
+        tokens=tokens,
         vocab_size=int(vocabulary.number),
         unique_tokens=reading.settings.number("train_tokens"),
         tokens_per_step=per_step.number,

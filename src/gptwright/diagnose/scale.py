@@ -10,6 +10,9 @@ from gptwright.facts import Fact, derived, logged
 # GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
 # micro-batch scatters by another 0.2.
 ABOVE_UNIFORM = 0.6
+# Vocabularies in common use, and where beside ln of them fresh weights begin.
+USUAL_VOCABULARIES = {50257: "GPT-2", 32000: "Llama", 128_256: "Llama 3", 256: "bytes"}
+CLOSE_TO_FRESH = -0.1, 0.2
 # A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
 MULTIPLE_TOLERANCE = 0.04
 # No run that goes on is worse than guessing by a third.
@@ -74,6 +77,22 @@ def _validation_is_above(reading: Reading, uniform: Fact | None) -> bool:
         return False
     known = evals.val_loss[np.isfinite(evals.val_loss)]
     return bool(len(known) and known[-1] > FAR_ABOVE_UNIFORM * uniform.number)
+
+
+def other_vocabulary(reading: Reading) -> str | None:
+    """The vocabulary in common use whose fresh loss the first one is, where that is above the run's own."""
+    first, uniform = first_loss(reading), uniform_loss(reading)
+    if first is None or uniform is None or first.number <= uniform.number + ABOVE_UNIFORM:
+        return None
+    low, high = CLOSE_TO_FRESH
+    return next(
+        (
+            f"the {rows:,} of {name}"
+            for rows, name in USUAL_VOCABULARIES.items()
+            if low <= first.number - math.log(rows) <= high
+        ),
+        None,
+    )
 
 
 def loss_scale(reading: Reading) -> int:

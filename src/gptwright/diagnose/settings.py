@@ -13,8 +13,10 @@ from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import Ingredients
 from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.facts import Fact, assumed, derived
-from gptwright.record.evidence import RunEvidence
+from gptwright.record.evidence import ConfigEvidence, LogFormat, RunEvidence
 
+# So many of nanoGPT's names make a config of it.
+FEWEST_NAMES = 3
 # Of nanoGPT's data: GPT-2's tokenizer, padded or not, and Shakespeare's characters.
 USUAL_VOCABULARIES = (GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY, 65)
 
@@ -64,6 +66,17 @@ def _vocabulary_of(settings: "Settings") -> Fact | None:
     return None
 
 
+def _trainer_of(config: ConfigEvidence | None) -> LogFormat | None:
+    """nanoGPT, for a config in Python without a log: what such a file leaves out has its defaults."""
+    if config is None or config.complete or config.path.suffix != ".py":
+        return None
+    # numpy, which a plan has no use for, is loaded with it.
+    from gptwright.record.readers.nanogpt import NANOGPT
+
+    names = config.settings.keys() & NANOGPT.format.defaults.keys()
+    return NANOGPT.format if len(names) >= FEWEST_NAMES else None
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a run, each a fact.
@@ -90,14 +103,16 @@ class Settings:
         # A folder may be called anything, so its name counts where nothing else names the corpus.
         if folder is not None and not any("dataset" in said for said in (logged, given, evidence.stated)):
             logged["dataset"] = replace(folder, name="dataset")
+        trainer = log.format if log is not None else _trainer_of(evidence.config)
         defaults = {}
         # A config file, or an echo of its values, says that what it leaves out has the trainer's default.
-        if log and (evidence.config or log.settings.keys() & {"batch_size", "n_layer", "max_iters"}):
-            reason = f"{log.format.name}'s default, which the config does not change"
-            defaults = {name: assumed(name, value, reason) for name, value in log.format.defaults.items()}
+        echoed = log is not None and log.settings.keys() & {"batch_size", "n_layer", "max_iters"}
+        if trainer is not None and (evidence.config or echoed):
+            reason = f"{trainer.name}'s default, which the config does not change"
+            defaults = {name: assumed(name, value, reason) for name, value in trainer.defaults.items()}
         defaults |= _of_weights(logged, given)
         settings = cls(logged, given, evidence.stated, defaults)
-        if log and log.format.name == "nanoGPT":
+        if trainer is not None and trainer.name == "nanoGPT":
             vocabulary = _vocabulary_of(settings)
             read = {"vocab_size": vocabulary} if vocabulary is not None else {}
             of_data = _of_data({**logged, **read}, given, evidence.stated)

@@ -1,8 +1,9 @@
 """How fast a run went, how many tokens a step holds, and what follows for the device.
 
 Step times and the printed MFU are read in `timing.py`. Tokens per step are said by the log, by the config,
-and by the speed itself: MFU × its peak × time / FLOPs per token. A printed MFU is turned back into FLOP/s
-before anything is said about a device.
+and by the speed itself: the printed rate × time where both are printed, else MFU × its peak × time / FLOPs
+per token, which hangs on the trainer's idea of a peak. A printed MFU is turned back into FLOP/s before
+anything is said about a device.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ class Speed:
     Attributes:
         step_seconds: median over the lines that time a step and nothing else.
         tokens_per_step: what the log says, else the config, else what the speed implies.
-        implied_tokens_per_step: what MFU, time and size imply, on one device; None where they cannot.
+        timed_tokens_per_step: what the printed rate and time imply, over all devices; None where the log does
+            not print both.
+        implied_tokens_per_step: what MFU, time and size imply, on one device; None where they cannot, or
+            where rate and time tell.
         configured_tokens_per_step: the product of the config's batch settings.
         tokens_per_second: over all devices.
         printed_mfu: undisturbed, relative to `mfu_basis`.
@@ -38,6 +42,7 @@ class Speed:
 
     step_seconds: Fact | None
     tokens_per_step: Fact | None
+    timed_tokens_per_step: Fact | None
     implied_tokens_per_step: Fact | None
     configured_tokens_per_step: Fact | None
     tokens_per_second: Fact | None
@@ -52,21 +57,23 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
     each = device_count if PER_DEVICE in settings.given else 1
     configured = configured_tokens_per_step(settings, devices=each)
     printed_tokens = settings.logged.get("tokens_per_step") or logged_cut(settings, device_count)
-    seconds = printed_mfu = rate = None
+    seconds = printed_mfu = rate = timed = None
     if log is not None:
         # numpy, which a plan has no use for, is loaded with it.
-        from gptwright.diagnose.timing import printed_mfu_of, printed_rate, step_seconds
+        from gptwright.diagnose.timing import printed_mfu_of, printed_rate, step_seconds, timed_tokens
 
         seconds = step_seconds(log, printed_tokens or configured)
-        printed_mfu, rate = printed_mfu_of(log), printed_rate(log)
-    implied = _implied(sizes, log, seconds, printed_mfu, basis)
-    per_step = printed_tokens or _tokens_per_step(configured, implied, device_count)
-    if seconds is not None and per_step is not None:
+        printed_mfu, rate, timed = printed_mfu_of(log), printed_rate(log), timed_tokens(log)
+    implied = _implied(sizes, log, seconds, printed_mfu, basis) if timed is None else None
+    told = _tokens_of_a_step(log, timed) or implied
+    per_step = printed_tokens or _tokens_per_step(configured, told, device_count if timed is None else 1)
+    if seconds is not None and per_step is not None and not contradicts(timed, per_step, device_count):
         formula = f"{per_step.text} tokens a step / {seconds.text}"
         rate = derived("tokens_per_second", per_step.number / seconds.number, formula, unit="tokens/s")
     return Speed(
         step_seconds=seconds,
         tokens_per_step=per_step,
+        timed_tokens_per_step=timed,
         implied_tokens_per_step=implied,
         configured_tokens_per_step=configured,
         tokens_per_second=rate,
@@ -74,6 +81,22 @@ def speed_of(settings: Settings, sizes: Sizes, log: LogEvidence | None, device_c
         mfu_basis=basis,
         achieved_flops=_achieved(sizes, rate, printed_mfu, basis, device_count),
     )
+
+
+def _tokens_of_a_step(log: LogEvidence | None, timed: Fact | None) -> Fact | None:
+    """Rate × time where both are known to be of a step: a loop of one's own may time micro-batches."""
+    return timed if log is not None and not log.format.any_model else None
+
+
+def contradicts(timed: Fact | None, said: Fact, device_count: int) -> bool:
+    """Whether the printed rate × time is another number of tokens than a step is said to have.
+
+    Whose rate is printed nothing may say: that of one of several devices is no contradiction.
+    """
+    if timed is None:
+        return False
+    ratios = (times * timed.number / said.number for times in (1, device_count))
+    return all(abs(ratio - 1) > INVERSION_TOLERANCE for ratio in ratios)
 
 
 def processes_of(speed: Speed, settings: Settings, log: LogEvidence | None) -> Fact | None:
@@ -133,12 +156,12 @@ def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact 
         settings: of the run.
         devices: that each accumulate so often.
     """
+    names = "batch_size", "gradient_accumulation_steps", "block_size"
+    written = [settings.given.get(name) or settings.logged.get(name) for name in names]
     numbers = [
-        settings.given.get(name) or settings.logged.get(name)
-        for name in ("batch_size", "gradient_accumulation_steps", "block_size")
+        fact or (settings.defaults.get(name) if any(written) else None)
+        for name, fact in zip(names, written, strict=True)
     ]
-    if numbers[1] is None:
-        numbers[1] = settings.defaults.get("gradient_accumulation_steps")
     if any(n is None or isinstance(n.value, bool) or not isinstance(n.value, int) for n in numbers):
         return None
     micro, accumulation, context = (int(n.number) for n in numbers if n is not None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, uniform_loss
+from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, other_vocabulary, uniform_loss
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
 
@@ -15,6 +15,9 @@ UNIGRAM_SHARE = 0.66
 # What counts as no progress: less than this over the later half. A run that learns context falls by a nat
 # in a few hundred steps from there.
 NO_PROGRESS = 0.1
+# The frequencies of tokens alone bring nats within some hundred updates; a model that is this near to
+# ln(vocabulary) had none that did anything.
+STILL_GUESSING = 0.3
 # Where the median of so many lines was lower than that by this much, context had been learned.
 LINES_OF_A_LEVEL, CLEARLY_BELOW = 8, 0.3
 
@@ -28,12 +31,14 @@ class StuckStretch:
         start: the median of their first third.
         end: the median of their last third.
         uniform: ln(vocabulary).
+        guesses: not even the frequencies of tokens were learned.
     """
 
     lines: Series
     start: float
     end: float
     uniform: Fact
+    guesses: bool
 
 
 def stuck_stretch(reading: Reading) -> StuckStretch | None:
@@ -53,7 +58,10 @@ def stuck_stretch(reading: Reading) -> StuckStretch | None:
     val = val_loss(reading)
     if (len(val) and val.value[-1] < below) or _was_below(loss, below):
         return None
-    return StuckStretch(half, start, end, uniform)
+    # Of another vocabulary than is said ln is another too.
+    if other_vocabulary(reading) is not None:
+        return None
+    return StuckStretch(half, start, end, uniform, end >= uniform.number - STILL_GUESSING)
 
 
 def _was_below(loss: Series, level: float) -> bool:

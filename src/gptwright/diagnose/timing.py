@@ -6,6 +6,7 @@ MFU is a running average over all of them, so it is read where it is least distu
 
 import numpy as np
 
+from gptwright.diagnose.batches import says_batches, segment_of_last_batch
 from gptwright.facts import Fact, Origin, derived
 from gptwright.record.arrays import Booleans, Floats
 from gptwright.record.evidence import LogEvidence
@@ -15,6 +16,10 @@ WARM_UP_LINES = 2
 # A running average (nanoGPT keeps 9/10 of the old value) that an evaluation has pulled down is back within
 # 2 % of the truth after some 20 lines, so the upper tenth of its values is the undisturbed one.
 UNDISTURBED_QUANTILE = 0.9
+# Lines that a median of MFU × time needs; a running average and a busy machine move it by less than this.
+FEWEST_LINES, OTHER_WORK = 5, 1.5
+# Medians of processes on the same machine differ by a few percent.
+OTHER_PACE = 1.15
 
 
 def line_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Floats:
@@ -27,17 +32,36 @@ def line_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Floats:
     return seconds
 
 
-def clean_lines(log: LogEvidence, seconds: Floats) -> Booleans:
-    """Which training lines time a step and nothing else: no first line of a process, no evaluation."""
+def clean_lines(log: LogEvidence, seconds: Floats, *, any_pace: bool = False) -> Booleans:
+    """Which training lines time a step of the run's last batch and nothing else: no first line of a process,
+    no evaluation.
+
+    Args:
+        log: of the run.
+        seconds: of each line.
+        any_pace: also those of processes before the last that were quicker or slower, as on another machine.
+    """
     train = log.train
-    clean = np.isfinite(seconds) & (seconds > 0)
+    clean = np.isfinite(seconds) & (seconds > 0) & (train.segment >= segment_of_last_batch(log))
     starts = np.flatnonzero(np.diff(train.segment, prepend=-1))
     position = np.arange(len(train)) - np.repeat(starts, np.diff(np.append(starts, len(train))))
     # A log of a few lines cannot spare two of them; one is what compilation needs.
     clean &= position >= (WARM_UP_LINES if len(train) > 4 * WARM_UP_LINES else 1)
     if log.format.time_includes_evaluation:
         clean &= ~np.isin(train.step, log.evals.step)
-    return clean
+    return clean if any_pace else clean & (train.segment >= _segment_of_last_pace(log, seconds, clean))
+
+
+def _segment_of_last_pace(log: LogEvidence, seconds: Floats, clean: Booleans) -> int:
+    """The first process from which on steps take what they take in the last one."""
+    segment = log.train.segment
+    processes = [int(each) for each in np.unique(segment[clean])]
+    medians = {each: float(np.median(seconds[clean & (segment == each)])) for each in processes}
+    last = processes[-1] if processes else 0
+    if len(processes) < 2 or (clean & (segment == last)).sum() < FEWEST_LINES:
+        return 0
+    other = [each for each in processes if not 1 / OTHER_PACE < medians[each] / medians[last] < OTHER_PACE]
+    return max(other, default=-1) + 1
 
 
 def step_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Fact | None:
@@ -55,11 +79,24 @@ def printed_rate(log: LogEvidence) -> Fact | None:
     """The median of the printed tokens per second, over all devices."""
     rate = log.train.tokens_per_second
     usable = np.isfinite(rate) & (np.arange(len(rate)) >= 1)
+    usable &= log.train.segment >= segment_of_last_batch(log)
     if not usable.any():
         return None
     lines = log.train.line[usable]
     formula = f"median of {len(lines)} printed rates, lines {lines[0]} to {lines[-1]}"
     return derived("tokens_per_second", float(np.median(rate[usable])), formula, unit="tokens/s")
+
+
+def timed_tokens(log: LogEvidence) -> Fact | None:
+    """Tokens of a step by the printed rate and the printed time of the same lines, over all devices."""
+    train = log.train
+    clean = clean_lines(log, train.seconds) & np.isfinite(train.tokens_per_second)
+    if not clean.any():
+        return None
+    lines = train.line[clean]
+    tokens = float(np.median(train.seconds[clean] * train.tokens_per_second[clean]))
+    formula = f"median of the printed tokens a second × time, lines {lines[0]} to {lines[-1]}"
+    return derived("timed_tokens_per_step", round(tokens), formula, unit="tokens")
 
 
 def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
@@ -75,10 +112,36 @@ def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
     return float(np.median(train.seconds[clean] * train.mfu[clean]))
 
 
+def other_work(log: LogEvidence) -> Fact | None:
+    """How many times the work of a last step one of an earlier part holds, where only MFU × time tells.
+
+    The product is in proportion to a step's tokens on each device. A resume on another number of devices
+    changes it like another batch does, so it leaves open how many tokens were seen.
+    """
+    train = log.train
+    if says_batches(log) or not len(train):
+        return None
+    work = train.seconds * train.mfu
+    known = clean_lines(log, train.seconds, any_pace=True) & np.isfinite(work) & (work > 0)
+    medians = [
+        (int(train.line[rows][0]), float(np.median(work[rows])))
+        for segment in np.unique(train.segment)
+        if (rows := known & (train.segment == segment)).sum() >= FEWEST_LINES
+    ]
+    for line, median in medians[:-1]:
+        ratio = median / medians[-1][1]
+        if not 1 / OTHER_WORK < ratio < OTHER_WORK:
+            return derived("work_of_a_step", ratio, f"MFU × time from line {line} on, over that of the end")
+    return None
+
+
 def printed_mfu_of(log: LogEvidence) -> Fact | None:
     """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
     train = log.train
-    known = np.isfinite(train.mfu) & (train.mfu > 0)
+    known = np.isfinite(train.mfu) & (train.mfu > 0) & (train.segment >= segment_of_last_batch(log))
+    clean = clean_lines(log, train.seconds)
+    if clean.any():
+        known &= train.segment >= train.segment[clean][0]
     if not known.any():
         return None
     if log.format.time_includes_evaluation:

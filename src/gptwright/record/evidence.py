@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from gptwright.facts import Fact, Value
 
@@ -25,6 +25,10 @@ NUMBERED = "lines without a step, numbered in order"
 IN_EPOCHS = "lines that count epochs and no steps"
 # A hazard: losses whose perplexity is 2 to their power; they are turned into nats.
 IN_BITS = "losses printed in bits, times 0.693"
+# A hazard: rows of a log whose newest line stands first; they are put in the order of their steps.
+NEWEST_FIRST = "lines with the newest first, put in order"
+# A hazard: values of one quantity of which nothing says what it is.
+UNNAMED = "values without a name"
 # A hazard: how many runs a log holds, where one starts again from the first step.
 SEVERAL_RUNS = "runs in one file"
 
@@ -80,7 +84,7 @@ class LogFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainLines:
-    """One row a training line, in the log's order; arrays of one length. NaN: the line does not say it.
+    """One row a training line, in the order of printing; arrays of one length. NaN: the line does not say it.
 
     Attributes:
         step: optimizer step, as the trainer counts.
@@ -112,7 +116,7 @@ class TrainLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EvalLines:
-    """One row an evaluation, in the log's order; arrays of one length. NaN: the line does not say it.
+    """One row an evaluation, in the order of printing; arrays of one length. NaN: the line does not say it.
 
     Attributes:
         step: optimizer step of the weights that were evaluated.
@@ -191,6 +195,8 @@ class LogEvidence:
         events: everything else.
         last_run_segment: the segment with which the last run of the file starts; 0 where there is one run.
         comments: comments beside the settings that it echoes, or that were pasted with it.
+        batches: what its headers say of a step's tokens and their factors, in order; a run that is resumed
+            says it again.
     """
 
     format: LogFormat
@@ -205,6 +211,17 @@ class LogEvidence:
     events: tuple[Event, ...]
     last_run_segment: int = 0
     comments: tuple[Comment, ...] = ()
+    batches: tuple[Fact, ...] = ()
+
+    @overload
+    def moment(self, line: int) -> int: ...
+
+    @overload
+    def moment(self, line: Integers) -> Integers: ...
+
+    def moment(self, line: int | Integers) -> int | Integers:
+        """What rises with time as lines do, also in a log whose newest line stands first."""
+        return -line if self.hazards.get(NEWEST_FIRST) else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +250,14 @@ class ConfigEvidence:
         settings: what it sets, by field name; `reason` is the file and line.
         comments: its comments, which may claim things.
         skipped: statements that were no assignment of a literal.
+        complete: defaults are among the settings, so that what is not there is not set.
     """
 
     path: Path
     settings: Mapping[str, Fact]
     comments: tuple[Comment, ...]
     skipped: int
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

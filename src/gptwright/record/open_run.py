@@ -21,6 +21,9 @@ from gptwright.record.stated import facts_file, stated_facts
 LOG_NAMES = ("*.log", "*.txt", "*.jsonl")
 # Text files that lie beside logs and are none.
 NO_LOGS = frozenset({"requirements.txt", "README.txt", "input.txt", "vocab.txt", "merges.txt"})
+# What is the record where it is there, before any other file.
+RECORDS = ("metrics.jsonl", "log.txt", "trainer_state.json")
+SUMMARY = "wandb-summary.json"
 CONFIG_NAMES = ("config.py", "config.toml")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
@@ -88,13 +91,15 @@ def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
     Raises:
         RunError: there is none at all, or there are several.
     """
-    for name in ("metrics.jsonl", "log.txt", "trainer_state.json"):
+    for name in RECORDS:
         if (folder / name).is_file() and (folder / name).stat().st_size:
             return read_log(folder / name)
     state = _last_trainer_state(folder)
     if state is not None:
         return read_log(state)
     others = sorted(path for name in LOG_NAMES for path in folder.glob(name) if path.name not in NO_LOGS)
+    if not others and (folder / SUMMARY).is_file():
+        return read_log(folder / SUMMARY)
     if not others and not needed:
         return None
     if not others:

@@ -24,6 +24,9 @@ def axes_of(reading: Reading) -> tuple[Axis, ...]:
     """What a step of the run is worth, as far as that is known."""
     axes = [Axis("steps", 1.0, "as the trainer counts")]
     speed, flops = reading.speed, reading.sizes.flops_per_token
+    if len(reading.progress.batches) > 1 or reading.progress.other_work is not None:
+        # A step was worth other amounts before a resume.
+        return tuple(axes)
     if speed.tokens_per_step is not None:
         tokens = speed.tokens_per_step
         axes.append(Axis("tokens", tokens.number, f"{tokens.text} tokens a step: {tokens.reason}"))

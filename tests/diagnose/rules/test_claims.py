@@ -10,6 +10,7 @@ from gptwright.facts import stated
 from gptwright.findings import Finding
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.evidence import RunEvidence
+from gptwright.record.open_run import open_run
 
 # 12 layers × 384 over 50,304 tokens: 40.56M; 524,288 tokens a step, 10.49B in all.
 SETTINGS = """
@@ -92,6 +93,7 @@ def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
         "not 124M parameters: 40M",
         "target: the loss of a 124M model",
         "rate of GPT-3 125M",
+        "20 tokens per param = 2.5B",
     ],
 )
 def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:
@@ -214,3 +216,40 @@ def test_a_comment_is_quoted_to_the_end_of_a_thought(tmp_path: Path) -> None:
     (finding,) = stale_comment(reading(tmp_path, above="trains on 50B tokens in about a week"))
     assert isinstance(finding, Finding)
     assert finding.message.startswith("A comment says 50B tokens; the values give 10.49B")
+
+
+ECHOED = """
+tokens per iteration will be: 524,288
+number of parameters: 40.56M
+iter 0: loss 10.9123, time 3900.00ms, mfu -100.00%
+iter 10: loss 9.8123, time 3900.00ms, mfu 12.90%
+"""
+
+
+@pytest.mark.parametrize(
+    "echo", ["Overriding config with config/web.py:\n{}", "my settings:\n```\n{}\n```\n"]
+)
+def test_a_comment_that_came_with_a_log_is_recomputed(tmp_path: Path, echo: str) -> None:
+    settings = SETTINGS.format_map(
+        NO_COMMENTS | {"steps": "  # about 3B tokens", "width": "  # head size 64"}
+    )
+    text = echo.format(settings) + ECHOED
+    (tmp_path / "log.txt").write_text(text)
+    findings = [f for f in stale_comment(read_run(open_run(str(tmp_path)))) if isinstance(f, Finding)]
+    assert {finding.message for finding in findings} == {
+        "A comment says 3B tokens; the values give 10.49B (20,000 steps × 524,288 tokens).",
+        "A comment says head size 64; the values give 32 (n_embd / n_head).",
+    }
+    for finding in findings:
+        line = int(finding.evidence[0].source.removeprefix("log:"))
+        assert str(finding.evidence[0].value) in text.split("\n")[line - 1]
+        assert finding.actions[0].text == f"Correct the comment in line {line} of the log."
+
+
+def test_a_comment_that_the_log_echoes_is_told_once(tmp_path: Path) -> None:
+    settings = SETTINGS.format_map(NO_COMMENTS | {"steps": "  # about 3B tokens"})
+    (tmp_path / "config.py").write_text(settings)
+    (tmp_path / "log.txt").write_text(f"Overriding config with config/web.py:\n{settings}{ECHOED}")
+    (found,) = stale_comment(read_run(open_run(str(tmp_path))))
+    assert isinstance(found, Finding)
+    assert found.evidence[0].source == "config:max_iters"

@@ -61,3 +61,78 @@ def test_an_older_checkpoint_is_compared_at_its_own_steps(tmp_path: Path) -> Non
     steps = [*range(0, 1001, 10), *range(300, 1001, 10)]
     (tmp_path / "log.txt").write_text("".join(line(step) + "\n" for step in steps))
     assert "resume-jump" not in found(tmp_path)
+
+
+def evaluated(*steps: tuple[int, float]) -> list[str]:
+    return [f"step {step}: train loss {loss:.4f}, val loss {loss + 0.1:.4f}" for step, loss in steps]
+
+
+def behind(step: int, loss: float) -> str:
+    return f"iter {step}: loss {loss:.4f}, time 33.00ms, mfu 11.20%"
+
+
+def resumed_at_2000(folder: Path, after: float, lines: float, *, dropout: float = 0.0) -> dict[str, Finding]:
+    """A log in which only an evaluation of 1.30 stands before the resume at step 2,000."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(2)
+    log = ["number of parameters: 10.65M", *evaluated((2000, 1.3)), "Resuming training from out"]
+    log += evaluated((2000, after)) if after else []
+    log += [behind(step, lines + rng.normal(0, 0.03)) for step in range(2000, 3001, 10)]
+    (folder / "log.txt").write_text("\n".join(log) + "\n")
+    (folder / "config.py").write_text(f"dropout = {dropout}\n")
+    return found(folder)
+
+
+def test_evaluations_at_the_same_step_are_of_the_same_weights(tmp_path: Path) -> None:
+    jump = resumed_at_2000(tmp_path, 2.9, 2.8)["resume-jump"]
+    assert "was 1.30 before the run was resumed at step 2,000 (line 3) and 2.90 behind it" in jump.message
+    assert "neither the optimizer nor the schedule" in jump.message
+    assert [fact.source for fact in jump.evidence] == ["log:2", "log:4"]
+    assert jump.causes[0].text.startswith("the weights are not those")
+
+
+def test_where_they_agree_the_weights_are_right_and_the_lines_tell(tmp_path: Path) -> None:
+    jump = resumed_at_2000(tmp_path, 1.305, 2.0)["resume-jump"]
+    assert "so the weights are right" in jump.message
+    assert jump.causes[0].text.startswith("the optimizer's moments")
+    assert not any("weights are not those" in cause.text for cause in jump.causes)
+
+
+def test_where_all_agree_nothing_is_said(tmp_path: Path) -> None:
+    assert "resume-jump" not in resumed_at_2000(tmp_path, 1.305, 1.3)
+
+
+def test_lines_behind_an_evaluation_alone(tmp_path: Path) -> None:
+    assert "1.30 before" in resumed_at_2000(tmp_path / "none", 0.0, 1.8)["resume-jump"].message
+    # Dropout lifts lines above an evaluation by as much.
+    assert "resume-jump" not in resumed_at_2000(tmp_path / "some", 0.0, 1.8, dropout=0.2)
+
+
+def test_evaluations_without_any_line(tmp_path: Path) -> None:
+    log = ["number of parameters: 10.65M", *evaluated((0, 4.2), (500, 1.9), (1000, 1.7))]
+    log += ["Resuming training from out", *evaluated((1000, 2.7), (1500, 2.0), (2000, 1.6))]
+    (tmp_path / "log.txt").write_text("\n".join(log) + "\n")
+    jump = found(tmp_path)["resume-jump"]
+    assert "1.70 before the run was resumed at step 1,000 (line 5) and 2.70" in jump.message
+    assert "was back by step 2,000" in jump.message
+
+
+def test_validation_alone_that_memorizing_raises_is_no_jump(tmp_path: Path) -> None:
+    lines = [
+        {"step": step, "eval_loss": 3.0 + step / 4000, "epoch": step / 400} for step in range(400, 2001, 400)
+    ]
+    log = [str(lines[0]), str(lines[1]), "Resuming training from checkpoint-800", *map(str, lines[2:])]
+    (tmp_path / "log.txt").write_text("\n".join(log) + "\n")
+    assert "resume-jump" not in found(tmp_path)
+
+
+def test_a_rate_that_rises_at_a_fixed_interval_restarts_by_plan(tmp_path: Path) -> None:
+    lines = [
+        f"iter {step}: lr {6e-4 * (1 + math.cos(math.pi * (step % 1000) / 1000)) / 2:.6f}, loss"
+        f" {3 + 700 / (step + 90):.4f}, time 33.00ms, mfu 11.00%"
+        for step in range(0, 4001, 20)
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    finding = found(tmp_path)["lr-jump"]
+    assert "every 1,000 steps, 4 times" in finding.message
+    assert finding.severity == "info"

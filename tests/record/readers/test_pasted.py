@@ -135,3 +135,7 @@ def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:
     )
     assert read(f"Device: Tesla T4, dtype bfloat16\n{LINES}").header["device"].value == "Tesla T4"
     assert "device" not in read(f"device: cuda\nGPU: which one do I need?\n{LINES}").header
+
+
+def test_a_pasted_vocabulary_makes_no_other_trainer_of_it() -> None:
+    assert read(f"my settings:\nvocab_size = 50304\nn_layer = 12\n{LINES}").format.name == "nanoGPT"

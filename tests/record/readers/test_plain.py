@@ -203,6 +203,9 @@ def test_a_trainers_own_lines_are_read_by_its_own_reader_also_beside_others() ->
         ("  step {n} (0.06M tok)  loss {l}  ({t}s)", 3.0),
         ("[{n} | {t}.00] loss={l} avg=3.30", 3.0),
         ("step {n}: loss {l}, elapsed {t}.0s", 3.0),
+        ('{{"step": {n}, "train_loss": {l}, "dt_ms": 2500.0}}', 2.5),
+        ("step {n} loss {l} step_time_s=2.5", 2.5),
+        ("step {n} loss {l} iter_ms: 2500", 2.5),
         ("step {n}: loss {l}, time 4.0s", math.nan),  # of a step or of all: nothing says it
     ],
 )

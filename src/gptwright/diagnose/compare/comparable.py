@@ -2,7 +2,7 @@
 
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.compare.changes import same_corpus, setting
-from gptwright.diagnose.compare.points import loss_curves
+from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
@@ -23,8 +23,7 @@ def counter(reading: Reading) -> str:
 
 def counted_in(a: Reading, b: Reading) -> str:
     """What the losses of two comparable runs are held against."""
-    per_step = a.speed.tokens_per_step or b.speed.tokens_per_step
-    return counter(a) if per_step is None else TOKENS
+    return TOKENS if a.progress.batches or b.progress.batches else counter(a)
 
 
 def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -33,7 +32,8 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     vocabularies = a.vocab_size, b.vocab_size
     sizes = {fact.value for fact in vocabularies if fact is not None}
     # GPT-2's 50,257 tokens are often padded to 50,304: the same tokenizer.
-    if len(sizes) == 2 and sizes != {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}:
+    padded = sizes == {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}
+    if len(sizes) == 2 and not padded and not in_bits_a_byte(a, b):
         reasons.append("different vocabulary: a token is another amount of text")
     datasets = setting(a, "dataset"), setting(b, "dataset")
     if None not in datasets and not same_corpus(str(datasets[0]), str(datasets[1])):
@@ -55,7 +55,7 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
 
 def why_apart(a: Reading, b: Reading) -> str:
     """Why no two values of the curves can be held side by side."""
-    unknown = [name for name, r in (("a", a), ("b", b)) if r.speed.tokens_per_step is None]
+    unknown = [name for name, r in (("a", a), ("b", b)) if not r.progress.batches]
     if len(unknown) == 1:
         return f"how many tokens a step of {unknown[0]} {STEP_NOT_KNOWN}"
     return f"their evaluations {NOTHING_IN_COMMON}"
@@ -74,10 +74,10 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
             found.append(f"the data of {name} is not named: comparable only if it is the other's")
         if counter(reading) == LINES:
             found.append(f"the log of {name} says no steps: compared by the order of its lines")
-        elif reading.speed.tokens_per_step is None:
+        elif not reading.progress.batches:
             found.append(f"tokens per step of {name} are not known: compared by {counter(reading)}")
     return tuple(found)
 
 
 def _both_validate(a: Reading, b: Reading) -> bool:
-    return len(val_loss(a)) > 0 and len(val_loss(b)) > 0
+    return (len(val_loss(a)) > 0 and len(val_loss(b)) > 0) or in_bits_a_byte(a, b)

@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Both losses, in nats, where the runs had used as much of something (tokens, seconds or FLOPs)."""
+    """Both losses, in nats or bits a byte, after as much of something: tokens, seconds or FLOPs."""
 
     at: float
     a: float

@@ -6,19 +6,22 @@ evaluation before the first step, from which a loss falls along no line.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gptwright.arithmetic.evaluation import seed_noise
 from gptwright.arithmetic.trend import noise_of
+from gptwright.diagnose.batches import amounts
 from gptwright.diagnose.compare.outcome import Point
 from gptwright.diagnose.evaluation import standard_error
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.diagnose.series import Series, train_loss, val_curve, val_loss
 from gptwright.facts import Fact
 from gptwright.record.arrays import Floats
 
+# What steps take: tokens, seconds, FLOPs.
+Spent = Callable[[Floats], Floats]
 MOST_POINTS = 12
 # Of fewer evaluations the late half says nothing about their noise.
 LEAST_FOR_NOISE = 6
@@ -27,48 +30,59 @@ SPEEDRUN_PARAMETERS = 124_000_000
 
 
 def loss_curves(a: Reading, b: Reading) -> tuple[Series, Series]:
-    """Validation of both; where one has none, training lines of both; empty where those differ in kind."""
+    """Validation of both, in bits a byte where neither has another; else training lines of both; empty where
+    those differ in kind.
+    """
     curves = val_loss(a), val_loss(b)
     if len(curves[0]) and len(curves[1]):
         return curves
+    if in_bits_a_byte(a, b):
+        return val_curve(a), val_curve(b)
     if a.log is not None and b.log is not None and a.log.format.train_loss == b.log.format.train_loss:
         return train_loss(a), train_loss(b)
     return curves[0].after(math.inf), curves[1].after(math.inf)
 
 
+def in_bits_a_byte(a: Reading, b: Reading) -> bool:
+    """Whether both runs have validation in bits a byte and in nothing else."""
+    return all(len(val_curve(run)) and val_curve(run).name == "val_bpb" for run in (a, b))
+
+
 def points_by_tokens(a: Reading, b: Reading) -> tuple[Point, ...]:
     """Both losses at equal tokens; at equal steps where neither run tells its tokens per step."""
-    per_step = _number(a.speed.tokens_per_step), _number(b.speed.tokens_per_step)
-    return _points(a, b, per_step if per_step != (None, None) else (1.0, 1.0))
+    if not (a.progress.batches or b.progress.batches):
+        return _points(a, b, (_themselves, _themselves))
+    return _points(a, b, (_tokens_of(a), _tokens_of(b)))
 
 
 def points_by_seconds(a: Reading, b: Reading) -> tuple[Point, ...]:
     """Both losses after equal seconds of training."""
-    return _points(a, b, (_number(a.speed.step_seconds), _number(b.speed.step_seconds)))
+    return _points(a, b, (_seconds_of(a), _seconds_of(b)))
 
 
 def points_by_flops(a: Reading, b: Reading) -> tuple[Point, ...]:
     """Both losses after equal FLOPs."""
-    return _points(a, b, (_flops_per_step(a), _flops_per_step(b)))
+    return _points(a, b, (_flops_of(a), _flops_of(b)))
 
 
-def _points(a: Reading, b: Reading, per_step: tuple[float | None, float | None]) -> tuple[Point, ...]:
-    """Both losses where `per_step` × steps is equal; none where a run does not tell what a step takes."""
-    if per_step[0] is None or per_step[1] is None:
+def _points(a: Reading, b: Reading, spent: tuple[Spent | None, Spent | None]) -> tuple[Point, ...]:
+    """Both losses where equal amounts are spent; none where a run does not tell what its steps take."""
+    ours, theirs = spent
+    if ours is None or theirs is None:
         return ()
     curves = tuple(curve.after(0) for curve in loss_curves(a, b))
     if not all(len(curve) for curve in curves):
         return ()
-    amounts: list[Floats] = [
-        np.float64(scale) * curve.step.astype(np.float64)
-        for curve, scale in zip(curves, per_step, strict=True)
+    spent_at = [
+        of_steps(curve.step.astype(np.float64))
+        for curve, of_steps in zip(curves, (ours, theirs), strict=True)
     ]
-    common = _common(amounts)
+    common = _common(spent_at)
     if len(common) == 0:
         return ()
     values = [
         np.interp(np.log1p(common), np.log1p(x), curve.value)
-        for x, curve in zip(amounts, curves, strict=True)
+        for x, curve in zip(spent_at, curves, strict=True)
     ]
     error = math.hypot(*(_point_error(r, curve) for r, curve in zip((a, b), curves, strict=True)))
     return tuple(Point(float(x), float(u), float(v), error) for x, u, v in zip(common, *values, strict=True))
@@ -107,6 +121,24 @@ def _number(fact: Fact | None) -> float | None:
     return fact.number if fact is not None else None
 
 
-def _flops_per_step(reading: Reading) -> float | None:
-    per_token, tokens = reading.sizes.flops_per_token, reading.speed.tokens_per_step
-    return per_token.number * tokens.number if per_token is not None and tokens is not None else None
+def _themselves(steps: Floats) -> Floats:
+    return steps
+
+
+def _tokens_of(reading: Reading) -> Spent | None:
+    batches = reading.progress.batches
+    return (lambda steps: amounts(batches, steps)) if batches else None
+
+
+def _seconds_of(reading: Reading) -> Spent | None:
+    """Seconds of training; not known where the batch changed, for the time of a step is that of the last."""
+    each = reading.speed.step_seconds
+    changed = len(reading.progress.batches) > 1 or reading.progress.other_work is not None
+    return (lambda steps: each.number * steps) if each is not None and not changed else None
+
+
+def _flops_of(reading: Reading) -> Spent | None:
+    per_token, tokens = reading.sizes.flops_per_token, _tokens_of(reading)
+    if per_token is None or tokens is None:
+        return None
+    return lambda steps: per_token.number * tokens(steps)

@@ -9,7 +9,7 @@ from gptwright import units
 from gptwright.diagnose.compare.changes import fields_of, idle_changes
 from gptwright.diagnose.compare.comparable import NO_STEPS, NOTHING_IN_COMMON, STEP_NOT_KNOWN
 from gptwright.diagnose.compare.outcome import Point, Verdict
-from gptwright.diagnose.compare.points import loss_curves, same_curve
+from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves, same_curve
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence
@@ -105,12 +105,12 @@ def _remedy(reasons: Sequence[str]) -> str:
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     """The verdict in words, with both losses at the last point and the best of each run as evidence."""
     last = both.last
-    counted = all(run.speed.tokens_per_step is not None for run in both.runs)
+    counted = all(run.progress.batches for run in both.runs)
     at = _amount(last.at, both.runs[0], counted=counted)
     text = _in_words(both, verdict, at)
     text += _at_equal_time(both)
     losses = (
-        derived(f"loss_{name}", value, f"of {name} after {at}", unit="nats")
+        derived(f"loss_{name}", value, f"of {name} after {at}", unit=_unit(both))
         for name, value in (("a", last.a), ("b", last.b))
     )
     best = (curve.fact(int(np.argmin(curve.value))) for curve in loss_curves(*both.runs))
@@ -124,10 +124,14 @@ def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     )
 
 
+def _unit(both: SideBySide) -> str:
+    return "bits/byte" if in_bits_a_byte(*both.runs) else "nats"
+
+
 def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
     """The first sentence of the finding."""
     last, ahead, changed = both.last, both.ahead, both.changed
-    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} nats after {at}"
+    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} {_unit(both)} after {at}"
     if verdict is Verdict.WITHIN_NOISE and same_curve(*both.runs):
         return "Both curves are the same to the last digit: one log twice, or a run repeated to the bit."
     if verdict is Verdict.WITHIN_NOISE:
@@ -168,7 +172,7 @@ def _at_equal_time(both: SideBySide) -> str:
     if not both.by_seconds:
         return ""
     timed, last = both.by_seconds[-1], both.last
-    ahead, by = "b" if timed.delta < 0 else "a", f"{abs(timed.delta):.4f} nats"
+    ahead, by = "b" if timed.delta < 0 else "a", f"{abs(timed.delta):.4f} {_unit(both)}"
     if last.significant:
         return f" At equal time it is the other way round: {by}." if ahead != both.ahead else ""
     return f" At equal time {ahead} is ahead by {by}." if timed.significant else ""
@@ -179,10 +183,11 @@ def _best_of_each(both: SideBySide) -> str:
     parts, elsewhere = [], False
     for name, run, curve in zip("ab", both.runs, loss_curves(*both.runs), strict=True):
         best = int(np.argmin(curve.value))
-        per_step = run.speed.tokens_per_step
-        amount = int(curve.step[best]) * (per_step.number if per_step is not None else 1.0)
+        step = int(curve.step[best])
+        tokens = run.progress.tokens_at(step)
+        amount = float(step) if tokens is None else tokens
         elsewhere = elsewhere or abs(amount / both.last.at - 1) > SAME_AMOUNT
-        at = _amount(amount, run, counted=per_step is not None)
+        at = _amount(amount, run, counted=tokens is not None)
         parts.append(f"{name} {curve.value[best]:.4f} after {at}")
     return f" Best of each: {', '.join(parts)}." if elsewhere else ""
 

@@ -10,11 +10,11 @@ from gptwright.diagnose.machine import memory_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import counted
-from gptwright.diagnose.speed import INVERSION_TOLERANCE, logged_cut
+from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cut
 from gptwright.facts import Fact, logged
-from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import SEVERAL_RUNS, EventKind
+from gptwright.record.evidence import FATAL, IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED, EventKind
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
@@ -25,15 +25,18 @@ CAPACITY = re.compile(
 LATE_START = 3
 # Printed rates are rounded to a few digits.
 RATE_SLACK = 1.02
+# What of the peak is printed at least, where the end of the warm-up is in the log, and where it is not.
+PEAK_SEEN, PEAK_MISSED = 0.9, 0.5
 
 
 def batch_mismatch(reading: Reading) -> Iterator[Verdict]:
     """Tokens per step are stated three times: by the config, by the log's header, and by the speed itself, as
-    MFU × its peak × time / FLOPs per token. The first two must be equal, the third within 12 % (the FLOP
-    conventions alone differ by 7 %). A whole-number ratio names the accumulation that really ran. nanoGPT's
-    MFU is for one process, so the comparison allows for the devices that are stated. Source: nanoGPT issue
-    178 (a hidden accumulation of 40 that looked like a slow card); the inversion reproduces the tokens of
-    five published logs within 2 %.
+    the printed tokens a second × time, or, where no such rate is printed, MFU × its peak × time / FLOPs per
+    token. The first two must be equal, the third within 12 % (the FLOP conventions alone differ by 7 %). An
+    MFU beside a rate says nothing of the batch: it hangs on the peak that the trainer believes in. A
+    whole-number ratio names the accumulation that really ran. nanoGPT's MFU is for one process, so the
+    comparison allows for the devices that are stated. Source: nanoGPT issue 178 (a hidden accumulation of 40
+    that looked like a slow card); the inversion reproduces the tokens of five published logs within 2 %.
     """
     configured = reading.speed.configured_tokens_per_step
     printed = reading.settings.logged.get("tokens_per_step") or logged_cut(
@@ -47,6 +50,9 @@ def batch_mismatch(reading: Reading) -> Iterator[Verdict]:
             yield _batch_finding(reading, configured, printed, ratio, Confidence.CERTAIN)
             return
     said, implied = printed or configured, reading.speed.implied_tokens_per_step
+    timed = reading.speed.timed_tokens_per_step
+    if said is not None and timed is not None and contradicts(timed, said, reading.machine.count):
+        yield _batch_finding(reading, said, timed, timed.number / said.number, Confidence.LIKELY)
     if said is None or implied is None:
         return
     ratio = implied.number * reading.machine.count / said.number
@@ -62,7 +68,12 @@ def _batch_finding(reading: Reading, said: Fact, seen: Fact, ratio: float, confi
     accumulation = reading.settings.given.get("gradient_accumulation_steps")
     times = f"{ratio:.3g}" if ratio >= 1 else f"1/{1 / ratio:.3g}"
     causes, actions = [], []
-    if ratio > 1:
+    if accumulation is not None and abs(ratio * accumulation.number - 1) <= INVERSION_TOLERANCE:
+        causes = [
+            Cause("the printed time is that of one micro-batch, not of a step", Confidence.LIKELY),
+            Cause("gradient_accumulation_steps was 1", Confidence.POSSIBLE),
+        ]
+    elif ratio > 1:
         really = round(ratio * (accumulation.number if accumulation is not None else 1))
         causes = [
             Cause(f"gradient_accumulation_steps was {really} (nanoGPT's default is 40)", Confidence.LIKELY),
@@ -83,6 +94,45 @@ def _batch_finding(reading: Reading, said: Fact, seen: Fact, ratio: float, confi
         [said, seen, reading.speed.step_seconds, reading.speed.printed_mfu, accumulation],
         causes=causes,
         actions=actions,
+    )
+
+
+def batch_change(reading: Reading) -> Iterator[Verdict]:
+    """A run that was resumed with another micro-batch, accumulation or context has steps of two sizes. Each
+    process prints its own header, so the tokens of each part are known and are counted piece by piece; speeds
+    are those of the last part. Where only the printed MFU × time of a step changes, half as much again or
+    more, the batch may have changed or the number of devices, and how many tokens were seen stays open.
+    """
+    progress = reading.progress
+    if progress.other_work is not None:
+        yield Unknown(
+            "How many tokens were seen?",
+            f"the batch of each part of the run: a step held {progress.other_work.number:.2g} times the work"
+            f" of the last ones ({progress.other_work.reason})",
+        )
+    elif reading.log is not None and reading.speed.tokens_per_step is None and progress.last_step is not None:
+        yield Unknown(
+            "How many tokens were seen?",
+            "the tokens of a step: batch_size, gradient_accumulation_steps and block_size of the config, or"
+            " the head of the log",
+        )
+    if len(progress.batches) < 2:
+        return
+    steps = ", ".join(
+        f"{batch.tokens.text} from {reading.at(batch.first_step)} on" for batch in progress.batches
+    )
+    seen = (
+        f" {progress.tokens_seen.text} tokens were seen: {progress.tokens_seen.reason}."
+        if progress.tokens_seen
+        else ""
+    )
+    yield finding(
+        "batch-change",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The tokens of a step changed where the run was resumed: {steps}.{seen} The same learning rate means"
+        " another thing for another batch.",
+        [*(batch.tokens for batch in progress.batches), progress.tokens_seen],
     )
 
 
@@ -130,7 +180,10 @@ def _other_rate(reading: Reading) -> list[tuple[str, Fact, Fact]]:
     highest = float(train.learning_rate[row])
     warmup = reading.settings.number("warmup_iters")
     warm = warmup is not None and train.step[-1] > 2 * warmup
-    too_high, too_low = highest > RATE_SLACK * given.number, warm and RATE_SLACK * highest < given.number / 2
+    # Of a log that begins later the peak may have been before it.
+    reached = warmup is not None and train.step[0] <= warmup
+    least = given.number * (PEAK_SEEN if reached else PEAK_MISSED)
+    too_high, too_low = highest > RATE_SLACK * given.number, warm and RATE_SLACK * highest < least
     if not (too_high or too_low):
         return []
     return [("learning_rate", given, logged("learning_rate", highest, int(train.line[row])))]
@@ -218,7 +271,24 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
     log that begins at its first step is whole even without a header.
     """
     log, first = reading.log, reading.progress.first_step
-    if log is None or first is None:
+    if log is None:
+        yield from _without_a_log(reading)
+        return
+    if log.hazards.get(UNNAMED):
+        yield Unknown(
+            "What are the values of this file?",
+            "the quantity: TensorBoard's export names it in the file's name alone, as in"
+            " run-1-tag-val_loss.csv",
+        )
+    if not len(log.train) and not len(log.evals) and not any(event.kind in FATAL for event in log.events):
+        yield Unknown("What became of the run?", "a line of a step: the log ends before the first")
+    if not reading.steps_are_known:
+        counted = "epochs alone" if log.hazards.get(IN_EPOCHS) else "none"
+        elsewhere = "; trainer_state.json has them" if log.format.name == "Hugging Face Trainer" else ""
+        yield Unknown(
+            "How many steps were made?", f"the steps of its lines: the log prints {counted}{elsewhere}"
+        )
+    if first is None:
         return
     header = log.header.keys() & {"parameters", "parameters_total", "tokens_per_step", "decayed_parameters"}
     steps = log.train.step
@@ -252,6 +322,16 @@ def incomplete_log(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def _without_a_log(reading: Reading) -> Iterator[Verdict]:
+    """What a config alone leaves open."""
+    yield Unknown(
+        "How fast is it, and what does it reach?",
+        "a log of the run; what to expect of one says gptwright plan CONFIG",
+    )
+    if reading.sizes.parameters is None and reading.settings.get("n_embd") is not None:
+        yield Unknown("How large is the model?", "its vocabulary: --vocab-size N, or a dataset that is known")
+
+
 def several_runs(reading: Reading) -> Iterator[Verdict]:
     """A log to which a second run was appended, which begins again at the first step. Everything that is said
     is of the last run; what happened in those before it, a crash or a divergence, is not. A resume is none.
@@ -260,7 +340,8 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
     runs = log.hazards.get(SEVERAL_RUNS, 0) if log is not None else 0
     if log is None or runs < 2:
         return
-    begins = min(int(line) for table in (log.train, log.evals) for line in table.line[:1])
+    firsts = [int(line) for table in (log.train, log.evals) for line in table.line[:1]]
+    begins = min(firsts, key=log.moment)
     yield finding(
         "several-runs",
         Severity.INFO,
@@ -271,10 +352,31 @@ def several_runs(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def newest_first(reading: Reading) -> Iterator[Verdict]:
+    """A log whose steps only go down was pasted or exported with its newest line first. Its rows are put in
+    the order of their steps, each with the line that it stands in.
+    """
+    log = reading.log
+    if log is None or not log.hazards.get(NEWEST_FIRST):
+        return
+    first, last = reading.progress.first_step, reading.progress.last_step
+    lines = [int(line) for table in (log.train, log.evals) for line in table.line[:1]]
+    yield finding(
+        "newest-first",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        "The steps of this log go down from line to line: its newest line stands first. It is read from its"
+        " end.",
+        [last, first, logged("oldest_line", max(lines), max(lines))],
+    )
+
+
 RULES = (
     Rule("batch-mismatch", batch_mismatch),
+    Rule("batch-change", batch_change),
     Rule("config-mismatch", config_mismatch),
     Rule("device-mismatch", device_mismatch),
     Rule("incomplete-log", incomplete_log),
     Rule("several-runs", several_runs),
+    Rule("newest-first", newest_first),
 )

@@ -52,6 +52,7 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
+from gptwright.record.evidence import Comment
 
 
 def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
@@ -63,7 +64,7 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     comments of a config count, and those beside settings that a log echoes or that were pasted with it.
     Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
     """
-    counted, config, log = reading.sizes.parameters, reading.evidence.config, reading.log
+    counted, config = reading.sizes.parameters, reading.evidence.config
     if counted is None:
         return
     shape = reading.sizes.shape
@@ -73,7 +74,7 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
         truths += [count.total, count.non_embedding, count.matmul]
     wrong = [
         claim
-        for comment in (*(config.comments if config else ()), *(log.comments if log else ()))
+        for comment in _comments(reading)
         for claim in claims_in(comment)
         if _about_size(claim) and not claim.agrees(*truths)
     ]
@@ -97,6 +98,19 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
                 Action(f"Correct the label to {units.count(counted.number)}, or change n_layer and n_embd.")
             ],
         )
+
+
+def _comments(reading: Reading) -> tuple[Comment, ...]:
+    """Comments of the config, and those of the log that are not an echo of them."""
+    config, log = reading.evidence.config, reading.log
+    own = config.comments if config else ()
+    known = {comment.text.strip() for comment in own}
+    return (*own, *(comment for comment in (log.comments if log else ()) if comment.text not in known))
+
+
+def _set_to(reading: Reading, name: str) -> Fact | None:
+    """What a setting was written down as, beside comments: in the config, or in the log."""
+    return reading.settings.given.get(name) or reading.settings.logged.get(name)
 
 
 def _wrong_sizes(name: str, truths: Sequence[float], reading: Reading) -> list[str]:
@@ -132,16 +146,13 @@ def _of_another_run(claim: Claim) -> bool:
 
 
 def stale_comment(reading: Reading) -> Iterator[Verdict]:
-    """Every number in a config comment that names what it counts is recomputed from the values beside it:
-    tokens in the whole run, tokens or sequences in one step, passes over the data, the head's size, the
-    context, the warm-up's share. A claim agrees if any reading of it does (a token count may be meant for a
-    step or for the run); only a claim that no reading supports is reported. Comments whose subject is not
-    certain are left alone.
+    """Every number that names what it counts, in a comment of the config or beside settings that a log echoes
+    or that were pasted with it, is recomputed from the values beside it: tokens in the whole run, tokens or
+    sequences in one step, passes over the data, the head's size, the context, the warm-up's share. A claim
+    agrees if any reading of it does (a token count may be meant for a step or for the run); only a claim that
+    no reading supports is reported. Comments whose subject is not certain are left alone.
     """
-    config = reading.evidence.config
-    if config is None:
-        return
-    for comment in config.comments:
+    for comment in _comments(reading):
         for claim in claims_in(comment):
             truths = [] if _of_another_run(claim) or _is_factor(claim) else _truths(reading, claim)
             if truths and not claim.agrees(*(truth.number for truth in truths)):
@@ -152,7 +163,12 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
                     Confidence.CERTAIN,
                     f"A comment says {_in_words(claim)}; the values give {_with_reason(nearest)}.",
                     [claim.fact(), nearest],
-                    actions=[Action(f"Correct the comment in line {comment.line} of the config.")],
+                    actions=[
+                        Action(
+                            f"Correct the comment in line {comment.line} of the"
+                            f" {'log' if comment.in_log else 'config'}."
+                        )
+                    ],
                 )
 
 
@@ -161,19 +177,20 @@ def _is_factor(claim: Claim) -> bool:
 
 
 def _with_reason(truth: Fact) -> str:
-    if truth.origin is Origin.CONFIGURED:
+    if truth.origin in (Origin.CONFIGURED, Origin.LOGGED):
         return f"{truth.name} = {truth.text}"
     return f"{truth.text} ({truth.reason})"
 
 
 def _in_words(claim: Claim) -> str:
     """The claim with the words after it, or, where none follow, those before it."""
+    written = f"{claim.written} %" if PERCENT.match(claim.after) else claim.written
     after = re.match(r"\W{0,2}((?:\w+\s?){0,3})", claim.after)
     words = DANGLING.sub("", after[1].strip()) if after else ""
     if words:
-        return f"{claim.written} {words}"
+        return f"{written} {words}"
     before = re.search(r"((?:\w+\W{1,3}){0,3})$", claim.before)
-    return f"{before[1] if before else ''}{claim.written}"
+    return f"{before[1] if before else ''}{written}"
 
 
 def _truths(reading: Reading, claim: Claim) -> list[Fact]:
@@ -188,7 +205,7 @@ def _truths(reading: Reading, claim: Claim) -> list[Fact]:
 
 
 def _head_size(reading: Reading, claim: Claim) -> list[Fact]:
-    width, heads = (reading.settings.given.get(name) for name in ("n_embd", "n_head"))
+    width, heads = (_set_to(reading, name) for name in ("n_embd", "n_head"))
     if (
         width is None
         or heads is None
@@ -199,33 +216,35 @@ def _head_size(reading: Reading, claim: Claim) -> list[Fact]:
 
 
 def _context(reading: Reading, claim: Claim) -> list[Fact]:
-    context = reading.settings.given.get("block_size")
+    context = _set_to(reading, "block_size")
     about = CONTEXT_AFTER.match(claim.after) or CONTEXT_BEFORE.search(claim.before)
     return [context] if context is not None and about else []
 
 
 def _warmup(reading: Reading, claim: Claim) -> list[Fact]:
     """Steps of warm-up, or its share of the run in percent."""
-    warmup, steps = (reading.settings.given.get(name) for name in ("warmup_iters", "max_iters"))
+    warmup, steps = (_set_to(reading, name) for name in ("warmup_iters", "max_iters"))
     if warmup is None or claim.comment.field != "warmup_iters":
         return []
     if STEPS.match(claim.after):
         return [warmup]
     if steps is None or not PERCENT.match(claim.after):
         return []
-    return [derived("warmup_percent", 100 * warmup.number / steps.number, "warmup_iters / max_iters")]
+    return [
+        derived("warmup_percent", 100 * warmup.number / steps.number, "percent: warmup_iters / max_iters")
+    ]
 
 
 def _steps_of_the_run(reading: Reading, claim: Claim) -> list[Fact]:
     """Steps beside max_iters or lr_decay_iters, or in all."""
-    steps = reading.settings.given.get("max_iters")
+    steps = _set_to(reading, "max_iters")
     own = claim.comment.field in ("max_iters", "lr_decay_iters")
     in_all = IN_ALL.search(claim.comment.text)
     if steps is None or not STEPS.match(claim.after) or not (own or in_all):
         return []
     if PART_OF_THE_RUN.search(claim.before):
         return []
-    others = (reading.settings.given.get(name) for name in ("lr_decay_iters", "warmup_iters"))
+    others = (_set_to(reading, name) for name in ("lr_decay_iters", "warmup_iters"))
     return [steps, *(fact for fact in others if fact is not None)]
 
 
@@ -253,7 +272,7 @@ def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
         return []
     if _is_per_step(claim):
         return [configured, *(_micro_batch(reading) if MICRO.search(claim.comment.text) else ())]
-    planned, comment = reading.settings.given.get("max_iters"), claim.comment
+    planned, comment = _set_to(reading, "max_iters"), claim.comment
     about_data = comment.field in ("dataset", "block_size", "eval_iters") or DATA_WORDS.search(comment.text)
     if planned is None or about_data or claim.value < max(1e6, configured.number):
         return []
@@ -262,7 +281,7 @@ def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
 
 def _micro_batch(reading: Reading) -> list[Fact]:
     """Tokens of one forward pass."""
-    batch, context = (reading.settings.given.get(name) for name in ("batch_size", "block_size"))
+    batch, context = (_set_to(reading, name) for name in ("batch_size", "block_size"))
     if batch is None or context is None:
         return []
     return [derived("micro_batch_tokens", int(batch.number * context.number), "batch_size × block_size")]
@@ -276,7 +295,7 @@ def _sequences_of_a_step(reading: Reading, claim: Claim, configured: Fact) -> li
 
 
 def _passes(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
-    unique, planned = reading.settings.get("train_tokens"), reading.settings.given.get("max_iters")
+    unique, planned = reading.settings.get("train_tokens"), _set_to(reading, "max_iters")
     if unique is not None and STEPS.match(claim.after) and STEPS_OF_EPOCH.search(claim.before):
         formula = f"{unique.text} training tokens / {configured.text} a step"
         return [derived("steps_per_epoch", unique.number / configured.number, formula)]
@@ -290,7 +309,8 @@ def _passes(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
 
 
 def _sequences(configured: Fact, reading: Reading) -> Fact:
-    value = int(configured.number) // int(reading.settings.given["block_size"].number)
+    context = _set_to(reading, "block_size")
+    value = int(configured.number) // int(context.number if context is not None else 1)
     return derived("sequences_per_step", value, "batch_size × gradient_accumulation_steps", unit="sequences")
 
 

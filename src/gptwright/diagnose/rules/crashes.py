@@ -4,6 +4,7 @@ They are what people meet first: defaults for one kind of machine on another, da
 beyond the vocabulary. Each is explained by what raises it and comes with what to type.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -96,6 +97,13 @@ KNOWN = (
         "Set the checkpoint's own shape, or train from scratch.",
     ),
     Known(
+        re.compile(r"Watchdog caught collective operation timeout|NCCL.{0,80}timed? ?out", re.I),
+        "one process waited for another that did not come to the same exchange: it had failed, it evaluated"
+        " or saved alone, or the network between them is at fault",
+        "Look for the first error of any other process; and let all processes evaluate, or raise the timeout"
+        " of init_process_group. NCCL_DEBUG=INFO says where it waits.",
+    ),
+    Known(
         re.compile(r"^Killed"),
         "the system ended the process, which it does when main memory is full",
         "Load less at once: fewer worker processes, memory-mapped data, a smaller model or batch.",
@@ -112,10 +120,10 @@ def known_error(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None:
         return
-    ends = [int(table.line[-1]) for table in (log.train, log.evals) if len(table)]
+    ends = [log.moment(int(table.line[-1])) for table in (log.train, log.evals) if len(table)]
     seen: set[str] = set()
     for event in log.events:
-        if event.kind is not EventKind.ERROR or event.line < max(ends, default=0):
+        if event.kind is not EventKind.ERROR or log.moment(event.line) < max(ends, default=-math.inf):
             continue
         known = next((each for each in KNOWN if each.pattern.search(event.text)), None)
         if known is None or known.meaning in seen:

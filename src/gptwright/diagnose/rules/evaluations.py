@@ -141,10 +141,10 @@ def _against_memorizing(reading: Reading) -> Action:
 
 
 def _epochs_at(reading: Reading, step: int) -> float | None:
-    tokens, unique = reading.speed.tokens_per_step, reading.settings.get("train_tokens")
+    tokens, unique = reading.progress.tokens_at(step), reading.settings.get("train_tokens")
     if tokens is None or unique is None or not reading.steps_are_known:
         return None
-    return step * tokens.number / unique.number
+    return tokens / unique.number
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
@@ -366,6 +366,21 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def bits_alone(reading: Reading) -> Iterator[Verdict]:
+    """Bits a byte compare models across tokenizers; the loss of a token, which references and perplexities
+    are of, follows from them only with the bytes that a token has on this text.
+    """
+    val = val_curve(reading)
+    if not len(val) or val.name != "val_bpb":
+        return
+    last = val.fact(len(val) - 1)
+    yield Unknown(
+        "What is the validation loss in nats a token?",
+        f"how many bytes of this text a token has: validation is printed in bits a byte alone ({last.text} at"
+        f" {reading.at(int(val.step[-1]))}, {last.reason}); times 0.693 and those bytes it is the loss",
+    )
+
+
 def no_validation(reading: Reading) -> Iterator[Verdict]:
     """Without evaluations, or with fewer than four, nothing can be said about a turn of validation: the
     question stays open, with what would answer it.
@@ -392,4 +407,5 @@ RULES = (
     Rule("noisy-eval", noisy_eval),
     Rule("periodic-validation", periodic_validation),
     Rule("overfitting", no_validation),
+    Rule("overfitting", bits_alone),
 )

@@ -1,5 +1,6 @@
 """What broke or complained: losses that are no numbers, memory that ran out, warnings."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -78,7 +79,7 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     rows = _bad_losses(reading, log)
     if not rows:
         return
-    line, step = min(rows)
+    line, step = min(rows, key=lambda row: log.moment(row[0]))
     message, evidence = _where_it_began(reading, log, line, step)
     # Step 1 may be the first or the second of a trainer's.
     from_the_start = reading.steps_are_known and step == 0
@@ -113,8 +114,8 @@ def _bad_losses(reading: Reading, log: LogEvidence) -> list[tuple[int, int]]:
     ]
     refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
     # A refused update harms nothing, as long as numbers come after it.
-    last = int(finite.max(initial=0))
-    return [(line, step) for line, step in rows if step not in refused or line > last]
+    last = log.moment(int(finite[-1])) if len(finite) else -math.inf
+    return [(line, step) for line, step in rows if step not in refused or log.moment(line) > last]
 
 
 def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) -> tuple[str, list[Fact]]:
@@ -125,7 +126,8 @@ def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) ->
         evidence.append(logged("step", step, line, unit="steps"))
         unit = "step"
     message = f"The loss is no longer a number from {unit} {step} on (line {line})."
-    before = np.flatnonzero((log.train.line < line) & np.isfinite(log.train.loss))
+    earlier = log.moment(log.train.line) < log.moment(line)
+    before = np.flatnonzero(earlier & np.isfinite(log.train.loss))
     if len(before):
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))

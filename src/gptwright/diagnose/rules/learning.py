@@ -9,16 +9,18 @@ from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.rules.resumes import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
     FAR_ABOVE_UNIFORM,
+    MULTIPLE_TOLERANCE,
     first_loss,
     first_train_loss,
     loss_scale,
     other_unit,
+    other_vocabulary,
     uniform_loss,
 )
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
@@ -113,6 +115,10 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             ),
             Cause("targets do not belong to the inputs", Confidence.POSSIBLE),
         ]
+        other = other_vocabulary(reading)
+        if other is not None and unit is None:
+            text = f"the vocabulary is another: that loss is ln of some {math.exp(first.number):,.0f} tokens"
+            causes.insert(0, Cause(f"{text}, as {other} would give", Confidence.LIKELY))
     else:
         causes = [
             Cause(
@@ -122,6 +128,11 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
             Cause("the line is a mean over steps that learned already", Confidence.POSSIBLE),
         ]
+        divided = _divided_by(reading, first, uniform)
+        if divided is not None:
+            causes.insert(
+                0, Cause(f"it is printed divided by the accumulation of {divided}", Confidence.LIKELY)
+            )
     yield finding(
         "init-loss",
         Severity.INFO if from_elsewhere else Severity.WARNING,
@@ -131,6 +142,15 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
         [first, uniform, *reading.settings.facts("vocab_size", "init_from")],
         causes=causes,
     )
+
+
+def _divided_by(reading: Reading, first: Fact, uniform: Fact) -> int | None:
+    """The accumulation, where the first loss is that of fresh weights divided by it."""
+    accumulation = reading.settings.integer("gradient_accumulation_steps")
+    if accumulation is None or accumulation < 2 or first.number <= 0:
+        return None
+    ratio = uniform.number / first.number / accumulation
+    return accumulation if abs(ratio - 1) <= MULTIPLE_TOLERANCE else None
 
 
 def _called_fresh(reading: Reading) -> bool:
@@ -160,15 +180,17 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         Confidence.LIKELY,
         f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
         f" {reading.at(int(half.step[0]))}: no progress below the level of token frequencies alone"
-        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned no"
-        " context.",
+        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned"
+        f" {'nothing: this is guessing' if stretch.guesses else 'no context'}.",
         [
             half.fact(0),
             loss.fact(len(loss) - 1),
             uniform,
             *reading.settings.facts("warmup_iters", "learning_rate"),
         ],
-        causes=[
+        causes=_nothing_arrives(reading)
+        if stretch.guesses
+        else [
             rate_cause(
                 reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
@@ -184,6 +206,30 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             Action("Overfit one batch first: a correct model takes it to nearly 0 in a few hundred steps.")
         ],
     )
+
+
+def _nothing_arrives(reading: Reading) -> list[Cause]:
+    """Why no update changes a model that still guesses."""
+    rate, warmup, last = (
+        reading.settings.get("learning_rate"),
+        reading.settings.number("warmup_iters"),
+        reading.progress.last_step,
+    )
+    causes = [
+        Cause(
+            "no update reaches the weights: the optimizer holds other parameters, or its step is never made",
+            Confidence.POSSIBLE,
+        ),
+        Cause("the gradient is cut off: a detached loss, frozen layers", Confidence.POSSIBLE),
+        Cause("the targets have nothing to do with the inputs", Confidence.POSSIBLE),
+    ]
+    if reading.machine.dtype == "float16":
+        causes.insert(0, Cause("the loss scaler skips every update in float16", Confidence.POSSIBLE))
+    if warmup is not None and last is not None and warmup >= last.number:
+        causes.insert(0, Cause("the learning rate is still in its warm-up", Confidence.POSSIBLE))
+    if rate is not None and rate.value == 0:
+        causes.insert(0, Cause("the learning rate is 0", Confidence.LIKELY))
+    return causes
 
 
 def _same_throughout(reading: Reading) -> Verdict | None:
@@ -297,17 +343,20 @@ def _lower_rate(reading: Reading) -> dict[str, float]:
 def loss_spike(reading: Reading) -> Iterator[Verdict]:
     """A spike is a rise far outside the noise of the lines around it that came back. One that comes back
     within a few hundred steps needs nothing but a note; many are a rate or data problem. The steep start, the
-    warm-up and the rise after a resumed learning rate are left out. Source: llm.c's outlier detector
-    (z-scores over a window); PaLM (arXiv 2204.02311) on what spikes are.
+    warm-up and the rise after a resume or a resumed learning rate are left out. Source: llm.c's outlier
+    detector (z-scores over a window); PaLM (arXiv 2204.02311) on what spikes are.
     """
     loss = train_loss(reading)
     if len(loss) < 40:
         return
     jumps = [step for _, step, _ in rate_jumps(reading)]
+    resumed = jump_of_a_resume(reading)
     spikes = [
         spike
         for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
-        if spike.recovered_at is not None and not any(step <= spike.peak for step in jumps)
+        if spike.recovered_at is not None
+        and not any(step <= spike.peak for step in jumps)
+        and not (resumed is not None and resumed.step <= spike.peak <= (resumed.back or resumed.last))
     ]
     if not spikes:
         return

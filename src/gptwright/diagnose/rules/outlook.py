@@ -16,7 +16,7 @@ from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
-from gptwright.diagnose.rules.schedule import long_plan
+from gptwright.diagnose.rules.schedule import long_plan, schedule_faults
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
@@ -136,6 +136,10 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
             *rate_evidence(reading),
         ],
         causes=[
+            *(
+                Cause(f"the schedule: {'; '.join(schedule_faults(reading))}", Confidence.LIKELY)
+                for _ in schedule_faults(reading)[:1]
+            ),
             rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
             Cause("attention does not reach earlier tokens: its mask or positions", Confidence.POSSIBLE)
             if pairs

@@ -1,77 +1,34 @@
 """What a resume did: the learning rate that went back up, and a loss that is not where it was."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from gptwright.arithmetic.trend import noise_of
-from gptwright.diagnose.reading import Reading, once
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.resumed import ResumeJump, jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.series import train_loss, val_loss
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
-from gptwright.record.evidence import Event, EventKind
+from gptwright.record.evidence import TrainLines
 
-# Learning rates of a schedule change by a few percent a line; half as much again is another schedule.
-RATE_JUMP = 1.5
 # The effect of a raised rate shows within so many evaluations, or five times as many lines.
 AFTER_JUMP = 5
-# Lines on either side of a resume whose medians are compared, and how many there have to be.
-BESIDE, LEAST_BESIDE = 10, 5
-# Lines that tell what one scatters by.
-SCATTER_FROM = 40
-# A loss that was carried on lies within the noise of two medians; half of that noise may be a matter of the
-# data.
-BEYOND, LEAST_JUMP = 6.0, 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeJump:
-    """A loss that was higher behind a resume than before it.
-
-    Attributes:
-        event: the line that says so, or where the step goes back.
-        before: median of the lines before, nats.
-        after: of those behind.
-        rows: of the training table: the last before, the first behind.
-    """
-
-    event: Event
-    before: float
-    after: float
-    rows: tuple[int, int]
-
-
-def rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
-    """Where the printed learning rate rose sharply after it had fallen: (row before, step, row after)."""
-    train = reading.train
-    if train is None:
-        return []
-    known = np.flatnonzero(np.isfinite(train.learning_rate))
-    rates = train.learning_rate[known]
-    jumps = []
-    begin, highest, falling = 0, 0.0, False
-    # Only a rise by the factor can be a jump, and a schedule has few of them.
-    for i in np.flatnonzero(rates[1:] > RATE_JUMP * rates[:-1]) + 1:
-        peaks = np.maximum.accumulate(np.append(highest, rates[begin:i]))
-        falling = falling or bool((rates[begin:i] < 0.98 * peaks[1:]).any())
-        begin, highest = int(i), float(peaks[-1])
-        # 2 % of the highest rate: below it, a rise of any factor does nothing.
-        if falling and rates[i] > RATE_JUMP * rates[i - 1] + 0.02 * highest:
-            jumps.append((int(known[i - 1]), int(train.step[known[i]]), int(known[i])))
-            highest, falling = 0.0, False
-    return jumps
 
 
 def lr_jump(reading: Reading) -> Iterator[Verdict]:
     """A schedule that is made longer and resumed sends the learning rate back up: the loss rises at once and
     needs thousands of steps to come back, which is no divergence. It is read from the printed rates, after
-    they have begun to fall, so a warm-up is none. Source: a public nanochat run that was resumed with a
-    longer schedule; transformers issue 33336.
+    they have begun to fall, so a warm-up is none. Rises at a fixed interval in one process are warm restarts,
+    which are told once. Source: a public nanochat run that was resumed with a longer schedule; transformers
+    issue 33336.
     """
     train = reading.train
-    for before, step, after in rate_jumps(reading):
+    jumps = rate_jumps(reading)
+    if train is not None and (apart := _restarts(train, jumps)) is not None:
+        yield _warm_restarts(train, jumps, apart)
+        return
+    for before, step, after in jumps:
         assert train is not None
         low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
         resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
@@ -104,17 +61,45 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
         )
 
 
+def _restarts(train: TrainLines, jumps: list[tuple[int, int, int]]) -> float | None:
+    """Steps between rises that come at a fixed interval in one process; None where they do not."""
+    apart = np.diff([step for _, step, _ in jumps])
+    if not len(apart) or train.segment[jumps[0][0]] != train.segment[jumps[-1][2]]:
+        return None
+    usual, interval = float(np.median(apart)), float(np.median(np.diff(train.step)))
+    return usual if usual > 0 and np.abs(apart - usual).max() <= interval else None
+
+
+def _warm_restarts(train: TrainLines, jumps: list[tuple[int, int, int]], apart: float) -> Verdict:
+    return finding(
+        "lr-jump",
+        Severity.INFO,
+        Confidence.CERTAIN,
+        f"The learning rate is raised again every {apart:,.0f} steps, {len(jumps)} times: a schedule with"
+        " warm restarts. The loss rises with it each time, so a run is compared, and ended, at the end of a"
+        " cycle.",
+        [
+            logged("learning_rate", float(train.learning_rate[row]), int(train.line[row]))
+            for before, _, after in jumps[:2]
+            for row in (before, after)
+        ],
+    )
+
+
 def _resume_between(reading: Reading, before: int, after: int) -> bool:
     log = reading.log
     assert log is not None
-    first, last = log.train.line[before], log.train.line[after]
-    return any(event.kind == "resume" and first < event.line < last for event in log.events)
+    first, last = (log.moment(int(log.train.line[row])) for row in (before, after))
+    return any(event.kind == "resume" and first < log.moment(event.line) < last for event in log.events)
 
 
 def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
     """What the loss did around a line of the log: validation where there is some, else medians of lines."""
+    log = reading.log
+    assert log is not None
     for curve, word, width in ((val_loss(reading), "Validation", 1), (train_loss(reading), "The loss", 5)):
-        before, after = curve.part(curve.line < line), curve.part(curve.line > line)
+        then, moments = log.moment(line), log.moment(curve.line)
+        before, after = curve.part(moments < then), curve.part(moments > then)
         if len(before) < width or len(after) < width:
             continue
         level = float(np.median(before.value[-width:]))
@@ -132,98 +117,75 @@ def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
     return "", []
 
 
-@once
-def jump_of_a_resume(reading: Reading) -> ResumeJump | None:
-    """The largest rise of the training loss over a resume, beyond the noise; None if there is none."""
-    log, train = reading.log, reading.train
-    if log is None or train is None:
-        return None
-    jumps = [
-        jump
-        for event in log.events
-        if event.kind is EventKind.RESUME and (jump := _jump_at(reading, event)) is not None
-    ]
-    raised = {int(train.line[after]) for _, _, after in rate_jumps(reading)}
-    # A schedule that was set back explains what follows it.
-    jumps = [
-        jump for jump in jumps if not raised & {int(line) for line in train.line[jump.rows[1] :][:AFTER_JUMP]}
-    ]
-    return max(jumps, key=lambda jump: jump.after - jump.before, default=None)
-
-
-def _jump_at(reading: Reading, event: Event) -> ResumeJump | None:
-    train = reading.train
-    assert train is not None
-    finite = np.flatnonzero(np.isfinite(train.loss))
-    before, after = finite[train.line[finite] < event.line], finite[train.line[finite] >= event.line]
-    if len(before) < LEAST_BESIDE or len(after) < LEAST_BESIDE:
-        return None
-    # A run that goes on from an older checkpoint is compared with what it was there.
-    near = before[train.step[before] <= train.step[after[:BESIDE][-1]]]
-    near = near[-BESIDE:] if len(near) >= LEAST_BESIDE else before[-BESIDE:]
-    scatters = [
-        noise.sd
-        for rows in (before[-SCATTER_FROM:], after[:SCATTER_FROM])
-        if (noise := noise_of(train.loss[rows])) is not None
-    ]
-    if not scatters:
-        return None
-    old, new = float(np.median(train.loss[near])), float(np.median(train.loss[after[:BESIDE]]))
-    width = min(len(near), len(after[:BESIDE]))
-    if new - old <= max(LEAST_JUMP, BEYOND * max(scatters) / np.sqrt(width / 2)):
-        return None
-    return ResumeJump(event, old, new, (int(near[-1]), int(after[0])))
-
-
 def resume_jump(reading: Reading) -> Iterator[Verdict]:
     """A run that goes on exactly has its loss where it was: weights, optimizer, schedule and data position
-    all come from the checkpoint. Behind a resume that the log shows, the medians of ten lines are compared
-    with those before it, at the same steps where an older checkpoint was taken up, and the rise must be
-    beyond the noise of both. A learning rate that was set back is lr-jump. Sources: transformers issue 33336,
-    sentence-transformers issue 3756.
+    all come from the checkpoint. Evaluations at one step on both sides of a resume are of the same weights,
+    before any update, so optimizer and schedule have no part in a difference; nanoGPT evaluates first when it
+    resumes. Else medians of ten lines are compared, at the same steps where an older checkpoint was taken up,
+    or lines with the evaluation of training text before them, where dropout cannot be what lifts them. The
+    rise must be beyond the noise of both. A learning rate that was set back is lr-jump. Sources: transformers
+    issue 33336, sentence-transformers issue 3756.
     """
-    jump, train = jump_of_a_resume(reading), reading.train
-    if jump is None or train is None:
+    jump = jump_of_a_resume(reading)
+    if jump is None:
         return
-    before, after = jump.rows
-    behind = np.flatnonzero(np.isfinite(train.loss) & (np.arange(len(train)) >= after))
-    windows = np.lib.stride_tricks.sliding_window_view(train.loss[behind], LEAST_BESIDE)
-    back = np.flatnonzero(np.median(windows, axis=1) <= jump.before)
-    later = (
-        f"was back by {reading.at(int(train.step[behind[back[0]]]))}"
-        if len(back)
-        else f"has not come back by {reading.at(int(train.step[behind[-1]]))}"
-    )
+    later = ""
+    if jump.back is not None:
+        later = f"; it was back by {reading.at(jump.back)}"
+    elif jump.last > jump.step:
+        later = f"; it has not come back by {reading.at(jump.last)}"
     yield finding(
         "resume-jump",
         Severity.WARNING,
-        Confidence.LIKELY,
-        f"The loss was {jump.before:.2f} before the run was resumed at {reading.at(int(train.step[after]))}"
-        f" (line {jump.event.line}) and {jump.after:.2f} behind it, {jump.after - jump.before:.2f} higher; it"
-        f" {later}. A run that goes on exactly has no such jump.",
-        [
-            logged("loss", float(train.loss[before]), int(train.line[before]), unit="nats"),
-            logged("loss", float(train.loss[after]), int(train.line[after]), unit="nats"),
-        ],
-        causes=[
-            Cause(
-                "the optimizer's moments were not restored, or those of other weights were", Confidence.LIKELY
-            ),
-            Cause(
-                "the weights are not those of the last step: an older checkpoint, or a part was left out",
-                Confidence.POSSIBLE,
-            ),
-            Cause(
-                "the text is other text now, or the loss is averaged over another batch", Confidence.POSSIBLE
-            ),
-        ],
+        Confidence.CERTAIN if jump.same_weights else Confidence.LIKELY,
+        f"{jump.quantity} was {jump.level_before:.2f} before the run was resumed at {reading.at(jump.step)}"
+        f" (line {jump.event.line}) and {jump.level_after:.2f} behind it,"
+        f" {jump.rise:.2f} higher{later}. {_meaning(jump)}",
+        [jump.before, jump.after],
+        causes=_causes(jump),
         actions=[
             Action(
+                "See which checkpoint was loaded, and whether every tensor of it was: strict=False leaves out"
+                " those whose names do not match."
+            )
+            if jump.same_weights
+            else Action(
                 "Evaluate the checkpoint before the first new step: if its loss is right, the weights are,"
                 " and optimizer state, schedule or data are not."
             )
         ],
     )
+
+
+def _meaning(jump: ResumeJump) -> str:
+    if jump.same_weights:
+        return (
+            "Both are evaluations at the same step, before any new update, so neither the optimizer nor the"
+            " schedule explains it."
+        )
+    if jump.weights_are_right:
+        return (
+            "The evaluation at the resume is what it was, so the weights are right; what follows is not"
+            " how a run goes on."
+        )
+    return "A run that goes on exactly has no such jump."
+
+
+def _causes(jump: ResumeJump) -> list[Cause]:
+    moments = "the optimizer's moments were not restored, or those of other weights were"
+    weights = "the weights are not those of the last step: an older checkpoint, or a part was left out"
+    data = "the text is other text now, or the loss is averaged over another batch"
+    if jump.same_weights:
+        return [
+            Cause(weights, Confidence.LIKELY),
+            Cause("the evaluation is over other text, or over fewer batches", Confidence.POSSIBLE),
+        ]
+    causes = [Cause(moments, Confidence.LIKELY)]
+    if jump.weights_are_right:
+        causes.append(Cause("the schedule or the scaler began anew", Confidence.POSSIBLE))
+    else:
+        causes.append(Cause(weights, Confidence.POSSIBLE))
+    return [*causes, Cause(data, Confidence.POSSIBLE)]
 
 
 RULES = (Rule("lr-jump", lr_jump), Rule("resume-jump", resume_jump))

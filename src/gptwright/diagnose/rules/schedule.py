@@ -90,25 +90,9 @@ def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
     they do apply. Source: nanoGPT's train.py ("should be ~= max_iters"); public runs with a constant rate
     before their decay.
     """
-    settings = reading.settings
-    if settings.flag("decay_lr") is False or settings.named("max_iters") is None:
-        return
+    faults, settings = schedule_faults(reading), reading.settings
     steps = settings.number("max_iters")
-    decay, warmup = settings.number("lr_decay_iters"), settings.number("warmup_iters")
-    assert steps is not None
-    faults = []
-    if decay is not None and decay > 1.1 * steps:
-        faults.append(f"the decay is planned over {decay:,.0f} steps and the run ends at {steps:,.0f}")
-    if decay is not None and decay < 0.8 * steps:
-        faults.append(f"the decay ends at step {decay:,.0f} of {steps:,.0f}, and the rest runs at min_lr")
-    if warmup is not None and warmup >= steps:
-        faults.append(f"the warm-up of {warmup:,.0f} steps never ends")
-    elif warmup is not None and warmup > 0.25 * steps:
-        faults.append(f"the warm-up of {warmup:,.0f} steps is {warmup / steps * 100:.0f} % of the run")
-    rate, lowest = settings.number("learning_rate"), settings.number("min_lr")
-    if rate is not None and lowest is not None and lowest > rate:
-        faults.append(f"min_lr {lowest:g} is above learning_rate {rate:g}")
-    if not faults:
+    if not faults or steps is None:
         return
     total = int(steps)
     taken_for_granted = [
@@ -127,6 +111,29 @@ def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
             )
         ],
     )
+
+
+def schedule_faults(reading: Reading) -> list[str]:
+    """What of the schedule does not fit the run, in words."""
+    settings = reading.settings
+    if settings.flag("decay_lr") is False or settings.named("max_iters") is None:
+        return []
+    steps = settings.number("max_iters")
+    decay, warmup = settings.number("lr_decay_iters"), settings.number("warmup_iters")
+    assert steps is not None
+    faults = []
+    if decay is not None and decay > 1.1 * steps:
+        faults.append(f"the decay is planned over {decay:,.0f} steps and the run ends at {steps:,.0f}")
+    if decay is not None and decay < 0.8 * steps:
+        faults.append(f"the decay ends at step {decay:,.0f} of {steps:,.0f}, and the rest runs at min_lr")
+    if warmup is not None and warmup >= steps:
+        faults.append(f"the warm-up of {warmup:,.0f} steps never ends")
+    elif warmup is not None and warmup > 0.25 * steps:
+        faults.append(f"the warm-up of {warmup:,.0f} steps is {warmup / steps * 100:.0f} % of the run")
+    rate, lowest = settings.number("learning_rate"), settings.number("min_lr")
+    if rate is not None and lowest is not None and lowest > rate:
+        faults.append(f"min_lr {lowest:g} is above learning_rate {rate:g}")
+    return faults
 
 
 def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:

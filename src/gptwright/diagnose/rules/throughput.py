@@ -1,8 +1,6 @@
-"""MFU and step times: against which peak, how near to what is possible, and what hides in them."""
+"""The MFU: against which peak it is, and how near to what is possible."""
 
 from collections.abc import Iterator
-
-import numpy as np
 
 from gptwright import units
 from gptwright.diagnose.cuts import cut_of, most_that_fits
@@ -10,14 +8,10 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.agreement import device_mismatch
 from gptwright.diagnose.sizes import usual_shape
-from gptwright.diagnose.timing import clean_lines, line_seconds
-from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
 from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import DeviceSpec
-from gptwright.record.arrays import Booleans, Floats, Integers
-from gptwright.record.evidence import LogEvidence
 
 # A basis within 5 % of the device's peak is the same device in another table's rounding.
 SAME_PEAK = 0.05
@@ -36,10 +30,6 @@ LEAST_PUBLISHED = 0.24
 WELL_FED = 8192
 # Models this small are bound by launches and memory by nature: a low MFU there is no fault.
 SMALL_MODEL = 30e6
-# An isolated step of five times the median is no jitter: the slowest tenth of healthy steps is within 1.3.
-STALL_FACTOR = 5
-# Steps slower than this share, all at evaluations, hold the evaluation.
-SLOW_WITH_EVALUATION = 1.1
 
 
 def mfu_basis(reading: Reading) -> Iterator[Verdict]:
@@ -267,7 +257,7 @@ def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[l
     if settings.word("dtype") == "float32" and better != "float32":
         causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
         actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))
-    if vocab_size % 64 and vocab_size > 1024:
+    if vocab_size % 64 and vocab_size > 1024 and reading.starts_from_scratch:
         padded = -(-vocab_size // 64) * 64
         causes.append(Cause(f"the vocabulary of {vocab_size} is no multiple of 64", Confidence.POSSIBLE))
         actions.append(Action("Pad the vocabulary.", {"vocab_size": padded}))
@@ -300,101 +290,9 @@ def _larger_micro_batch(reading: Reading, micro: int, context: int) -> list[Acti
     ]
 
 
-def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
-    """nanoGPT and its relatives start the clock before the evaluation, so the line after one prints a time
-    that holds it, and the running MFU falls and takes tens of lines to come back. It fires only where such
-    lines are there and are slower than the others; the first evaluation, which also holds compilation, is not
-    counted. Source: the trainers' own sources.
-    """
-    log, seconds = reading.log, reading.speed.step_seconds
-    if log is None or seconds is None or not log.format.time_includes_evaluation:
-        return
-    train, times = log.train, line_seconds(log, reading.speed.tokens_per_step)
-    clean = clean_lines(log, times)
-    slow = np.isin(train.step, log.evals.step) & (train.step > train.step[0])
-    slow &= times > SLOW_WITH_EVALUATION * max(seconds.number, float(np.quantile(times[clean], 0.9)))
-    if not slow.any():
-        return
-    slowest, lines = times[slow], train.line[slow]
-    yield finding(
-        "eval-in-timing",
-        Severity.INFO,
-        Confidence.CERTAIN,
-        f"{len(slowest)} lines at evaluations print about {units.duration(float(np.median(slowest)))} and"
-        f" hold the evaluation; a step alone takes {seconds.text}. The printed MFU is an average that they"
-        " pull down.",
-        [
-            seconds,
-            *(_seconds_fact(times, train.line, int(row)) for row in np.flatnonzero(slow)[:3]),
-            derived("lines_with_evaluation", len(slowest), f"lines {lines[0]} to {lines[-1]} of the log"),
-        ],
-    )
-
-
-def data_stall(reading: Reading) -> Iterator[Verdict]:
-    """An isolated step of at least five times the median, where nothing is evaluated or saved, waited for
-    something: the next shard of data, a full disk cache, another process. The first lines of a process hold
-    compilation and are left out, and so is a run whose every step is slow. Source: a public run of
-    build-nanogpt whose steps took up to 186 s at its shards' ends.
-    """
-    log, seconds = reading.log, reading.speed.step_seconds
-    if log is None or seconds is None:
-        return
-    times = line_seconds(log, reading.speed.tokens_per_step)
-    clean = clean_lines(log, times)
-    if clean.sum() < 20:
-        return
-    stalled = np.flatnonzero(clean & (times > STALL_FACTOR * seconds.number) & ~_at_checkpoint(log))
-    if not len(stalled) or len(stalled) > 0.1 * clean.sum():
-        return
-    steps, lost = log.train.step[stalled], float(times[stalled].sum())
-    shown = ", ".join(
-        f"{step} ({units.duration(t)})" for step, t in zip(steps[:5], times[stalled][:5], strict=False)
-    )
-    yield finding(
-        "data-stall",
-        Severity.WARNING,
-        Confidence.LIKELY,
-        f"Steps {shown} took at least {STALL_FACTOR} times the usual {seconds.text}, with no evaluation in"
-        f" them: {units.duration(lost)} waited on the lines that are logged.",
-        [
-            seconds,
-            *(_seconds_fact(times, log.train.line, int(row)) for row in stalled[:5]),
-        ],
-        causes=[
-            Cause("the next shard of data was read when it was needed", Confidence.LIKELY),
-            Cause("another process used the device, the disk or the CPU", Confidence.POSSIBLE),
-        ],
-        actions=[Action("Read shards by memory map or ahead of time, from a local disk.")],
-    )
-
-
-def _at_checkpoint(log: LogEvidence) -> Booleans:
-    """Training lines right after a line that reports a checkpoint, or right before one."""
-    marks: Integers = np.array([e.line for e in log.events if e.kind == "checkpoint"], dtype=np.int64)
-    lines = log.train.line
-    after = np.isin(lines - 1, marks) | np.isin(lines - 2, marks)
-    return after | np.isin(lines + 1, marks)
-
-
-def _seconds_fact(seconds: Floats, lines: Integers, row: int) -> Fact:
-    value = float(seconds[row])
-    return Fact(
-        name="step_seconds",
-        value=value,
-        text=units.duration(value),
-        origin=Origin.LOGGED,
-        reason=f"line {lines[row]} of the log",
-        unit="seconds",
-        source=f"log:{lines[row]}",
-    )
-
-
 RULES = (
     Rule("mfu-basis", mfu_basis),
     Rule("impossible-throughput", impossible_throughput),
     Rule("near-peak", near_peak),
     Rule("low-mfu", low_mfu),
-    Rule("eval-in-timing", eval_in_timing),
-    Rule("data-stall", data_stall),
 )

@@ -26,16 +26,29 @@ LONGEST_MEMORY_EVENT = 2_000
 MOST_EVENTS = 1_000
 # More than any config has.
 MOST_COMMENTS = 1_000
+# What a step's tokens are, or are the product of.
+OF_A_BATCH = frozenset(
+    (
+        "tokens_per_step",
+        "micro_batch",
+        "batch_size",
+        "gradient_accumulation_steps",
+        "block_size",
+        "world_size",
+    )
+)
 
 
 class Builder:
     """Collects one log.
 
     Attributes:
+        file: the name of the log's file; empty where it has none.
         tables: rows of each layout: line, then the printed values.
         header: facts by name.
         settings: echoed settings by name.
         comments: comments beside settings, in order.
+        batches: facts about a step's tokens, in order, once for each process that prints them.
         events: events in order.
         hazards: what was repaired or met, with its count.
         lines_skipped: data lines that could not be read whole.
@@ -44,10 +57,12 @@ class Builder:
     """
 
     def __init__(self) -> None:
+        self.file = ""
         self.tables: dict[Columns, array[float]] = {}
         self.header: dict[str, Fact] = {}
         self.settings: dict[str, Fact] = {}
         self.comments: list[Comment] = []
+        self.batches: list[Fact] = []
         self.events: list[Event] = []
         self.hazards: Counter[str] = Counter()
         self.lines_skipped = 0
@@ -93,10 +108,26 @@ class Builder:
         if self._is_of_another_model(made, target.get(made.name)):
             self._forget_the_run_before(line)
         target[made.name] = made
+        self._note_batch(made)
         if said.rounding is not None:
             self.header[f"{said.name}_rounding"] = fact(Said(f"{said.name}_rounding", said.rounding), line)
         if said.name not in LATE:
             self.process_starts.append(line)
+
+    def _note_batch(self, made: Fact) -> None:
+        if made.name not in OF_A_BATCH:
+            return
+        before = next((fact for fact in reversed(self.batches) if fact.name == made.name), None)
+        # Several processes print the same header; one that is resumed prints it behind rows.
+        if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
+            self.batches.append(made)
+
+    def take_first_batch(self) -> None:
+        """Takes what the first header says of a batch for the run's, where the newest line stands first."""
+        for made in reversed(self.batches):
+            for facts in (self.header, self.settings):
+                if made.name in facts:
+                    facts[made.name] = made
 
     def _is_of_another_model(self, made: Fact, before: Fact | None) -> bool:
         """Whether a size is far from the one that stands in front of the rows."""
@@ -109,6 +140,7 @@ class Builder:
         """Drops the facts and settings that stand in front of the rows: they are another run's."""
         self.other_models.append(line)
         self.comments = [comment for comment in self.comments if comment.line > self._last_row_line]
+        self.batches = [fact for fact in self.batches if line_of(fact) > self._last_row_line]
         for facts in (self.header, self.settings):
             for name in [name for name, each in facts.items() if line_of(each) <= self._last_row_line]:
                 del facts[name]

@@ -30,6 +30,7 @@ WORDS = (
     "continuing",
     "fault",
     "alloc_failed",
+    "watchdog",
 )
 KINDS: tuple[tuple[EventKind, re.Pattern[str]], ...] = (
     (
@@ -59,6 +60,7 @@ KINDS: tuple[tuple[EventKind, re.Pattern[str]], ...] = (
         EventKind.ERROR,
         re.compile(
             r"^(?:\[?rank ?\d+\]?:? ?)?(?:[\w.]{1,80}\.)?\w{0,40}(?:Error|Exception)(?:: |:?$)"
+            r"|Watchdog caught collective operation timeout"
             r"|Segmentation fault|^Killed|KeyboardInterrupt|CUDA ERROR|\bERROR\b"
         ),
     ),

@@ -7,23 +7,27 @@ steps since the dict before, in training mode; evaluation dicts have `eval_loss`
 the mean of the whole run and no point of a curve. In trainer_state.json each dict has its step, and lies over
 several lines: its line is that of its loss.
 
-Without any bar the dicts are numbered in order, and the evidence says so, because nothing says the step.
+Without any bar nothing says the step: steps are epochs where all of them are whole, else the dicts are
+numbered in order, and the evidence says which.
 """
 
 import math
 import re
 from collections.abc import Callable
 
+import numpy as np
+
 from gptwright.facts import logged
-from gptwright.record.evidence import NUMBERED, LogFormat, TrainLoss
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
+from gptwright.record.readers.tables import Rows
 
-TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm")
-EVAL = Columns("eval", "step", "val_loss")
+TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch")
+EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
@@ -47,7 +51,6 @@ class Dicts:
         self._bars: dict[int, int] = {}
         self._total: int | None = None
         self._last_total: int | None = None
-        self._count = 0
         self._last_step: float | None = None
         self._last_said: dict[str, float] = {}
         self._awaits_bar = False
@@ -120,9 +123,10 @@ class Dicts:
             loss = (
                 math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
             )
-            self._build.row(TRAIN, line, (step, loss, rate, norm))
+            self._build.row(TRAIN, line, (step, loss, rate, norm, said.get("epoch", math.nan)))
         elif "eval_loss" in said:
-            self._build.row(EVAL, line, (self._step(said, counts=False), said["eval_loss"]))
+            step = self._step(said)
+            self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
         elif "train_runtime" in said:
             self._build.fact("training_seconds", said["train_runtime"], line)
         else:
@@ -141,17 +145,14 @@ class Dicts:
         self._last_step = step
         return step
 
-    def _step(self, said: dict[str, float], *, counts: bool = True) -> float:
+    def _step(self, said: dict[str, float]) -> float:
+        """The step that a dict or the bar before it shows; NaN where nothing does."""
         if "step" in said:
             return said["step"]
         total = (
             self._total if self._total is not None else min(self._bars, default=None, key=self._first_seen)
         )
-        if total is not None:
-            return float(self._bars[total])
-        self._count += counts
-        self._build.hazards[NUMBERED] += 1
-        return float(self._count)
+        return float(self._bars[total]) if total is not None else math.nan
 
     def _first_seen(self, total: int) -> int:
         return list(self._bars).index(total)
@@ -159,6 +160,27 @@ class Dicts:
 
 def _dicts(build: Builder) -> Callable[[str, int], bool]:
     return Dicts(build).take
+
+
+def _finish(build: Builder, train: Rows, evals: Rows) -> None:
+    """Takes epochs for steps where dicts show whole ones and no step; else numbers them in order, from the
+    last one where epochs go down.
+    """
+    if np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any():
+        return
+    epochs = np.concatenate([train["epoch"], evals["epoch"]])
+    if len(epochs) and np.isfinite(epochs).all() and not (epochs % 1).any():
+        train["step"], evals["step"] = train["epoch"], evals["epoch"]
+        build.hazards[IN_EPOCHS] = len(epochs)
+        return
+    build.hazards[NUMBERED] = len(train) + len(evals)
+    train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
+    evals["step"] = np.searchsorted(train.line, evals.line).astype(np.float64)
+    passed = np.diff(train["epoch"])
+    if not len(passed) or not (passed <= 0).all() or not passed.any():
+        return
+    train["step"], evals["step"] = len(train) + 1 - train["step"], len(train) - evals["step"]
+    build.header["epochs"] = logged("epochs", float(train["epoch"][0]), int(train.line[0]))
 
 
 HUGGING_FACE = Reader(
@@ -182,6 +204,7 @@ HUGGING_FACE = Reader(
     ),
     whole=re.compile(r"\{[\"'](?:eval_)?loss[\"']: [^{}]{8,3000}\}"),
     special=_dicts,
+    finish=_finish,
     signs=(
         (re.compile(r"\{[\"'](?:eval_)?loss[\"']: [\"']?\d"), 1.0),
         (re.compile(r"^ *\"log_history\": \["), 5.0),

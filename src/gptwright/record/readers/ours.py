@@ -168,7 +168,8 @@ LOG = Reader(
     ),
     signs=((re.compile(r"^device: .{1,80}, (?:float|bfloat)|\(standard err"), 5.0),),
     headers=(
-        Header(r"^vocab_size = {vocab_size}$"),
+        # Any config that is pasted around a log may say so.
+        Header(r"^vocab_size = {vocab_size}$", weight=0.0),
         Header(
             r"^device: {device}, {settings.dtype}, measured matmul peak {mfu_peak_flops@TFLOPs} TFLOP/s",
         ),

@@ -17,6 +17,7 @@ from gptwright.record.readers.lines import LONGEST_LINE
 from gptwright.record.readers.reader import PREFIX, Reader, unstamped
 from gptwright.record.readers.runs import Form
 from gptwright.record.readers.shapes import Shape
+from gptwright.record.readers.wandb import Summary
 
 Seams = tuple[int, ...]
 
@@ -30,6 +31,8 @@ MOST_HEADS = 4
 # A middle piece of a broken line fills its width, up to the word that no longer fitted.
 FILLED = 0.6
 FIRST_WORD = re.compile(r"\s*(\S*)")
+# What ends so is whole, even where the file ends in it.
+CLOSING = "}"
 # A whole JSON file on one line is read object by object.
 CLOSED = re.compile(r"(?<=\})")
 
@@ -61,14 +64,22 @@ class Passage:
     Args:
         reader: the trainer's.
         width: the width at which a terminal wrapped this log; 0 where nothing says that one did.
+        file: its name; empty where it has none.
+
+    Attributes:
+        reader: the trainer's.
+        build: what was read.
+        summary: what W&B printed at the end.
     """
 
-    def __init__(self, reader: Reader, width: int) -> None:
+    def __init__(self, reader: Reader, width: int, *, file: str = "") -> None:
         self.reader = reader
         self.build = Builder()
+        self.build.file = file
         self._width = width
         self._special = reader.special(self.build) if reader.special else None
         self._events = Events(self.build)
+        self.summary = Summary()
         self._pending: Pending | None = None
         self._hot: Hot | None = None
         self._batch: list[tuple[int, int, str]] = []
@@ -170,11 +181,13 @@ class Passage:
 
     def _understood(self, text: str, number: int, seams: Seams = ()) -> bool:
         """Takes what a line says, if anything; with `seams`, only if it stands on both sides of one."""
+        if not seams and self.summary.take(text, number):
+            return True
         if self._data(text, number, seams):
             return True
         told = unstamped(text)
         in_front = len(text.rstrip()) - len(told)
-        readable = not self._torn or self.reader.whole is not None
+        readable = not self._torn or self.reader.whole is not None or text.endswith(CLOSING)
         if (
             self._special is not None
             and readable

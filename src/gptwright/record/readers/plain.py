@@ -19,7 +19,7 @@ import numpy as np
 from gptwright.facts import logged
 from gptwright.record.arrays import Booleans, Floats
 from gptwright.record.configs import SAME_AS, literal
-from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
+from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, UNNAMED, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said
 from gptwright.record.readers.nested import flat
@@ -45,7 +45,15 @@ TRAIN = Columns(
     *WHERE,
     *("loss", "seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds", "tokens_seen"),
 )
+# A line of training that prints no loss, as a table of learning rates.
+WITHOUT_LOSS = Columns(
+    "train",
+    *WHERE,
+    *("seconds", "tokens_per_second", "learning_rate", "grad_norm", "clock_seconds", "tokens_seen"),
+)
 EVAL = Columns("eval", *WHERE, "val_loss")
+EVAL_IN_BITS = Columns("eval", *WHERE, "val_bpb")
+EVAL_IN_BOTH = Columns("eval", *WHERE, "val_loss", "val_bpb")
 # Losses of lines that say nothing else; they count where the log has no others.
 LOSSES_ALONE = Columns(
     "alone", *(field.column for field in TRAIN.fields[:-2]), "clock_seconds", "tokens_seen"
@@ -59,6 +67,10 @@ ALONE = re.compile(
     re.IGNORECASE,
 )
 LONGEST_HEADING, LONGEST_BLOCK = 100, 12
+# Who writes about a run names the step of one sentence and the loss of another.
+SENTENCES = re.compile(
+    r"(?<=\w)\. (?=(?:After|Also|And|At|But|By|For|I|In|It|My|On|That|The|Then|This|We)\b)"
+)
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
 NEVER = re.compile(r"(?!)")
@@ -119,24 +131,33 @@ class Prints:
 
     def __init__(self, build: Builder) -> None:
         self._build = build
-        self._table = Table()
+        self._table = Table(build.file)
         self._epoch = self._epochs = math.nan
         self._block, self._block_line = Printed(), -LONGEST_BLOCK - 1
 
     def take(self, text: str, line: int) -> bool:
         """Takes a line if it is data or a fact of the header."""
+        taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
+        return any(taken)
+
+    def _sentence(self, text: str, line: int) -> bool:
         row = self._table.take(text)
         if row is not None:
-            said, rate = row
             self._build.hazards[BESIDE] = self._table.left_out
-            self._rows(said, line, (math.nan, math.nan, rate, math.nan, math.nan, math.nan))
+            self._build.hazards[UNNAMED] += self._table.unnamed
+            self._rows(
+                row.said,
+                line,
+                (math.nan, math.nan, row.rate, math.nan, row.clock, math.nan),
+                counts_alone=math.isfinite(row.rate) or self._table.unnamed,
+            )
             return True
         text = flat(text)
         found = printed(text)
-        if not (found.has_loss or found.has_val_loss):
+        if not (found.has_loss or found.evaluates):
             return self._begins(found, text, line) or self._setting(text, line)
         placed = self._placed(found, line)
-        if placed or (found.has_loss and not found.has_val_loss):
+        if placed or (found.has_loss and not found.evaluates):
             self._build.hazards[IN_BITS] += found.in_bits
             more = (
                 step_seconds(text),
@@ -159,14 +180,29 @@ class Prints:
         if math.isnan(said.step) and line - self._block_line <= LONGEST_BLOCK:
             said.step, said.of, said.step_of_bar = self._block.step, self._block.of, self._block.step_of_bar
         # A validation without a place is that of the steps before it.
-        return said.counts or (said.has_val_loss and not said.has_loss and self._build.has_rows())
+        return said.counts or (said.evaluates and not said.has_loss and self._build.has_rows())
 
-    def _rows(self, said: Printed, line: int, more: tuple[float, ...], columns: Columns = TRAIN) -> None:
+    def _rows(
+        self,
+        said: Printed,
+        line: int,
+        more: tuple[float, ...],
+        columns: Columns = TRAIN,
+        *,
+        counts_alone: bool = False,
+    ) -> None:
+        """Adds the rows of a line; `counts_alone`: it is one of training also without a loss."""
         where = (said.step, said.of, float(said.step_of_bar), said.epoch, said.epochs)
         if said.has_loss:
             self._build.row(columns, line, (*where, said.loss, *more))
-        if said.has_val_loss:
+        elif counts_alone and not said.evaluates:
+            self._build.row(WITHOUT_LOSS, line, (*where, *more))
+        if said.has_val_loss and not math.isnan(said.val_bpb):
+            self._build.row(EVAL_IN_BOTH, line, (*where, said.val_loss, said.val_bpb))
+        elif said.has_val_loss:
             self._build.row(EVAL, line, (*where, said.val_loss))
+        elif said.evaluates:
+            self._build.row(EVAL_IN_BITS, line, (*where, said.val_bpb))
 
     def _begins(self, said: Printed, text: str, line: int) -> bool:
         """Takes a line of a counter alone, which says where the lines under it are."""
@@ -288,6 +324,8 @@ def _time(train: Rows) -> None:
         return
     clocks, steps = train["clock"], np.diff(train["step"])
     passed = np.diff(clocks)
+    # Where the newest line stands first, both go down.
+    passed, steps = (passed, steps) if (steps > 0).any() else (-passed, -steps)
     passed = np.where(passed < -HALF_A_DAY, passed + 2 * HALF_A_DAY, passed)
     known = np.isfinite(passed) & (steps > 0)
     if known.sum() < FEWEST_TIMES - 1 or (passed[known] <= 0).any():

@@ -17,11 +17,13 @@ BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
 VALUE = rf"(?:\d{{1,3}}(?:,\d{{3}})+\.\d{{1,20}}|(?!\d{{1,12}},\d){LOSS})"
 NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])|\d{1,9}k(?![a-z])|\d{1,12})"
 WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
+# W&B counts its own calls in `_step`, beside the trainer's step.
 STEP = re.compile(
-    r"(?<![a-z])(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
+    r"(?<![a-z])(?<![^\w]_)(?<!^_)(?:global[_ ]?step|step|iter|iteration|update|num_updates|step_num)s?"
     r"(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\(?\s{0,8})" + WHOLE,
     re.IGNORECASE,
 )
+CALLS = re.compile(r"(?<![a-z0-9])_step(?:[\"']?\s{0,8}[:=]\s{0,8})" + WHOLE, re.IGNORECASE)
 BATCH = re.compile(r"(?<![a-z/])(?:batch|ba)(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})" + WHOLE, re.IGNORECASE)
 BAR = re.compile(r"(?<![\d.])(\d{1,12})/(\d{1,12})\s{0,4}(?:\[[\d:?=.>]{2,60}|[━╸╺─]{3,60})")
 # gpt-2-simple: the step and the seconds since the start.
@@ -44,6 +46,11 @@ EPOCH = re.compile(
 NAMED = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
     rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
+    re.IGNORECASE,
+)
+BITS_A_BYTE = re.compile(
+    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(?:bpb|bits[ _]per[ _]byte)"
+    rf"{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
 # `step 250: train 1.96, val 2.07`: both without the word.
@@ -83,9 +90,9 @@ TOKENS_SEEN = re.compile(
     re.IGNORECASE,
 )
 STEP_TIME = re.compile(
-    r"(?<![a-z])(?:dt|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
+    r"(?<![a-z])(?:dt|(?:step|iter)(?=_m?s)|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
     r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
-    rf"(?: ?\((ms|s)\))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
+    rf"(?: ?\((ms|s)\)|_(ms|s|sec|seconds)(?![a-z]))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
     re.IGNORECASE,
 )
 TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")
@@ -129,6 +136,8 @@ TRAINING = frozenset(
         "tr",
     )
 )
+# Beside it Hugging Face's `train_loss` is the mean of the whole run.
+OF_ALL = "train_runtime"
 # Words that make another quantity of it, or the best of several.
 OTHER = frozenset(
     (
@@ -176,6 +185,7 @@ class Printed:
         val_loss: of validation.
         has_loss: a training loss is printed, be it NaN.
         has_val_loss: likewise of validation.
+        val_bpb: of validation, bits a byte; NaN also where it is not printed.
         in_bits: the perplexity beside the loss is 2 to its power, as fairseq has it.
     """
 
@@ -188,7 +198,13 @@ class Printed:
     val_loss: float = math.nan
     has_loss: bool = False
     has_val_loss: bool = False
+    val_bpb: float = math.nan
     in_bits: bool = False
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the line tells of a validation."""
+        return self.has_val_loss or not math.isnan(self.val_bpb)
 
     @property
     def counts(self) -> bool:
@@ -200,11 +216,12 @@ def printed(text: str) -> Printed:
     """What a line says of losses and where in the run."""
     said = Printed()
     _losses(text, said)
+    said.val_bpb = _bits_a_byte(text)
     epoch = EPOCH.search(text)
     if epoch is not None:
         said.epoch = float(epoch[1])
         said.epochs = float(epoch[2]) if epoch[2] else math.nan
-    step = STEP.search(text) or CLOCKED.search(text) or COUNTED.search(text)
+    step = STEP.search(text) or CLOCKED.search(text) or COUNTED.search(text) or CALLS.search(text)
     if step is None:
         rest = text[epoch.end() :] if epoch is not None else text
         # The bar of an evaluation counts its own batches.
@@ -218,6 +235,15 @@ def printed(text: str) -> Printed:
     return said
 
 
+def _bits_a_byte(text: str) -> float:
+    of_validation = VALIDATING.search(text) is not None
+    for prefix, number in BITS_A_BYTE.findall(text):
+        words = set(re.split(r"[ _/.-]+", prefix.lower()))
+        if (words & VALIDATION or of_validation) and not words & (OTHER | TRAINING):
+            return _value(number)
+    return math.nan
+
+
 def _count(text: str) -> float:
     """A counter: `1,000`, `1_000`, `1k`."""
     digits = text.replace(",", "").replace("_", "")
@@ -225,6 +251,8 @@ def _count(text: str) -> float:
 
 
 def _losses(text: str, said: Printed) -> None:
+    if OF_ALL in text:
+        text = text.replace("train_loss", "mean")
     both = BOTH.search(text)
     if both is not None:
         said.loss, said.val_loss = _value(both[1]), _value(both[2])
@@ -277,10 +305,12 @@ def gradient_norm(text: str) -> float:
 
 def tokens_per_second(text: str) -> float:
     """The speed that a line prints; NaN where it prints none."""
-    found = SPEED_NAMED.search(text) or SPEED_BEHIND.search(text)
-    if found is None:
-        return math.nan
-    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
+    # `48.3k tok/s 2.71 s/it`: a number on either side of the unit, and no other of a step is as large.
+    found = [match for match in (SPEED_NAMED.search(text), SPEED_BEHIND.search(text)) if match is not None]
+    return max(
+        (float(match[1].replace(",", "")) * SCALE[(match[2] or "").lower()] for match in found),
+        default=math.nan,
+    )
 
 
 def tokens_seen(text: str) -> float:
@@ -294,8 +324,9 @@ def tokens_seen(text: str) -> float:
 def step_seconds(text: str) -> float:
     """The time of one step that a line prints with its unit; NaN where it prints none."""
     named = STEP_TIME.search(text)
-    if named is not None and (named[1] or named[3]):
-        return float(named[2]) * _seconds(named[1] or named[3])
+    unit = named and (named[1] or named[2] or named[4])
+    if named is not None and unit:
+        return float(named[3]) * _seconds(unit)
     behind = TIME_OF_A_STEP.search(text)
     if behind is not None:
         return float(behind[1]) * _seconds(behind[2])

@@ -8,10 +8,12 @@ every name has to be known, or the numbers could not be told apart.
 
 import math
 import re
+from dataclasses import dataclass
+from pathlib import Path
 
 from gptwright.record.readers.decimal_commas import LOSS_CELL
 from gptwright.record.readers.fields import LOSS
-from gptwright.record.readers.printed_fields import Printed
+from gptwright.record.readers.printed_fields import TRAINING, VALIDATION, Printed
 
 STEPS = frozenset(
     (
@@ -57,6 +59,8 @@ VAL = frozenset(
     )
 )
 RATES = frozenset(("lr", "learning rate"))
+# TensorBoard's export of one quantity, which only the name of the file may tell.
+EXPORTED = ["wall time", "step", "value"]
 SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
 NAME = re.compile(
@@ -69,20 +73,41 @@ MOST_COLUMNS = 60
 GAP, FEWEST_PARTED = re.compile(r"\s{2,}"), 2
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table; NaN where it has no such column.
+
+    Attributes:
+        said: its losses and where in the run they are.
+        rate: the learning rate.
+        clock: what a clock shows, in seconds.
+    """
+
+    said: Printed
+    rate: float = math.nan
+    clock: float = math.nan
+
+
 class Table:
     """Reads tables in a log, line by line.
 
+    Args:
+        file: the name of the log's file.
+
     Attributes:
+        unnamed: whether nothing says what the values of the table are.
         left_out: columns of losses that are not read, because another run's stand before them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = "") -> None:
         self._names: list[str] = []
         self._separator = ""
+        self._of_file = _quantity_in(file)
+        self.unnamed = False
         self.left_out = 0
 
-    def take(self, text: str) -> tuple[Printed, float] | None:
-        """What a line of a table says, and its learning rate; None where it is no row."""
+    def take(self, text: str) -> Row | None:
+        """What a line of a table says; None where it is no row."""
         if not self._names:
             self._begin(text)
             return None
@@ -116,6 +141,10 @@ class Table:
         self._keep(names)
 
     def _keep(self, names: list[str]) -> None:
+        if names == EXPORTED:
+            self._names = ["wall time", "step", self._of_file or "value"]
+            self.unnamed = not self._of_file
+            return
         counted = any(name in STEPS or name in EPOCHS for name in names)
         if counted and any(name in TRAIN or name in VAL for name in names) and len(names) <= MOST_COLUMNS:
             # Where several runs stand side by side, the first is read.
@@ -134,8 +163,8 @@ class Table:
             cells = cells[1:]
         return [cell.strip().strip("\"'*") for cell in cells]
 
-    def _row(self, cells: list[str]) -> tuple[Printed, float] | None:
-        said, rate = Printed(), math.nan
+    def _row(self, cells: list[str]) -> Row | None:
+        said, rate, clock = Printed(), math.nan, math.nan
         if self._separator == " " and len(cells) < len(self._names):
             return None
         if self._separator != ",":
@@ -153,7 +182,20 @@ class Table:
                 said.val_loss, said.has_val_loss = value, whole is not None
             elif name in RATES:
                 rate = value
-        return (said, rate) if said.counts else None
+            elif name == "wall time":
+                clock = value
+        return Row(said, rate, clock) if said.counts else None
+
+
+def _quantity_in(file: str) -> str:
+    """The column that a file's name calls its values, as in `run-1-tag-val_loss.csv`; else empty."""
+    words = re.split(r"[^a-z]+", Path(file).stem.lower())
+    if "lr" in words or {"learning", "rate"} <= set(words):
+        return "lr"
+    if "loss" not in words:
+        return ""
+    tag = set(words[words.index("tag") :]) if "tag" in words else set(words)
+    return "val loss" if tag & VALIDATION and not tag & TRAINING else "loss"
 
 
 def _with_point(name: str, cell: str) -> str:

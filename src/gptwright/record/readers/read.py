@@ -14,7 +14,7 @@ import numpy as np
 
 from gptwright.errors import RunError
 from gptwright.facts import derived
-from gptwright.record.evidence import FATAL, SEVERAL_RUNS, EventKind, LogEvidence
+from gptwright.record.evidence import FATAL, NEWEST_FIRST, SEVERAL_RUNS, EventKind, LogEvidence
 from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
@@ -41,10 +41,12 @@ from gptwright.record.readers.tables import (
     Segments,
     dated,
     eval_lines,
+    newest_first,
     train_lines,
     unannounced_resumes,
 )
 from gptwright.record.readers.torchtitan import TORCHTITAN
+from gptwright.record.readers.wandb import add_summary, of_wandb
 
 # Of equal ones the first reads the log.
 READERS: tuple[Reader, ...] = (
@@ -99,14 +101,15 @@ def read_log(path: Path | None, *, data: bytes | None = None) -> LogEvidence:
     if text.empty:
         raise RunError(f"{text.name} is empty", fix="give the log that the trainer printed")
     sample = _sample(text)
-    reader = _plainly(sample, _recognized(sample))
+    reader = _plainly(sample, _recognized([line for line in sample if not of_wandb(line)]))
     if reader is None:
         raise _unknown(text.name)
-    passage = Passage(reader, _width(reader, sample))
+    passage = Passage(reader, _width(reader, sample), file=text.name)
     number, torn = 1, False
     for block, torn in text.blocks():
         number = passage.block(block, number, torn=torn)
     passage.end()
+    add_summary(passage.build, passage.summary.entries, evaluates_train=passage.reader.format.evaluates_train)
     evidence = evidence_of(
         text.name, lines_read=number - 1 + torn, hazards=text.hazards, reader=reader, build=passage.build
     )
@@ -161,16 +164,17 @@ def _recognized(sample: list[str]) -> Reader | None:
 def _plainly(sample: list[str], reader: Reader | None) -> Reader | None:
     """The reader of plain prints, where it gets far more out of a log than one that knows no step of it."""
     beginning = sample[:HEADER_LINES]
-    known = _read(reader, beginning) if reader is not None else Builder()
+    known = _read(reader, beginning).build if reader is not None else Builder()
     lines = _lines_of(known)
     if lines and any(columns.kind == "train" for columns in known.tables):
         return reader
-    plain = _read(PLAIN, beginning)
+    plainly = _read(PLAIN, beginning)
+    plain = plainly.build
     told = _lines_of(plain)
     if told and (not lines or (told >= FEWEST_TOLD and lines < TOO_LITTLE * told)):
         return PLAIN
     # A failure before the first step is all that some logs hold.
-    return PLAIN if reader is None and plain.events else reader
+    return PLAIN if reader is None and (plain.events or plainly.summary.entries) else reader
 
 
 def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
@@ -189,7 +193,7 @@ def _data_scores(sample: list[str]) -> Mapping[Reader, float]:
 
 def _rows_of(reader: Reader, sample: list[str]) -> int:
     """How many numbers a reader gets out of a sample."""
-    return sum(len(rows) for rows in _read(reader, sample).tables.values())
+    return sum(len(rows) for rows in _read(reader, sample).build.tables.values())
 
 
 def _lines_of(build: Builder) -> int:
@@ -198,12 +202,12 @@ def _lines_of(build: Builder) -> int:
     return len({line for columns, rows in tables for line in rows[:: 1 + len(columns.fields)]})
 
 
-def _read(reader: Reader, sample: list[str]) -> Builder:
+def _read(reader: Reader, sample: list[str]) -> Passage:
     passage = Passage(reader, _width(reader, sample))
     for number, line in enumerate(sample, 1):
         passage.line(line, number)
     passage.end()
-    return passage.build
+    return passage
 
 
 def _other_score(reader: Reader, lines: list[str]) -> float:
@@ -250,14 +254,20 @@ def evidence_of(
     build.hazards["rows without a step"] += train.drop_stepless() + evals.drop_stepless()
     _plan(build, (train, evals))
     _count_all(build)
-    resumes = [event.line for event in build.events if event.kind is EventKind.RESUME]
+    sign, events = 1, build.events
+    if newest_first(train, evals):
+        train.turn()
+        evals.turn()
+        sign, events = -1, [replace(event, line=-event.line) for event in events]
+        build.hazards[NEWEST_FIRST] = len(train) + len(evals)
+        build.take_first_batch()
     segments = Segments(
         train,
         evals,
-        starts=build.process_starts,
-        resumes=resumes,
-        failures=[event.line for event in build.events if event.kind in FATAL],
-        other_models=build.other_models,
+        starts=[sign * line for line in build.process_starts],
+        resumes=[event.line for event in events if event.kind is EventKind.RESUME],
+        failures=[event.line for event in events if event.kind in FATAL],
+        other_models=[sign * line for line in build.other_models],
     )
     if segments.runs > 1:
         build.hazards[SEVERAL_RUNS] = segments.runs
@@ -271,9 +281,10 @@ def evidence_of(
         settings=build.settings,
         train=train_lines(train, segments.train),
         evals=eval_lines(evals, segments.evals),
-        events=dated([*build.events, *unannounced_resumes(segments)], train, evals),
+        events=dated([*events, *unannounced_resumes(segments)], train, evals),
         last_run_segment=segments.last_run,
         comments=tuple(build.comments),
+        batches=tuple(build.batches),
     )
 
 

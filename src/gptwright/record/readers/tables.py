@@ -19,6 +19,8 @@ EVAL_COLUMNS = ("train_loss", "val_loss", "val_bpb", "train_standard_error", "va
 REPEATED_WITHIN = 2
 # Counts of tokens say how many a step has if there are so many of them, and each step adds as many.
 FEWEST_COUNTS, UNEVEN = 3, 0.02
+# So many steps back, and none forward, are no runs that start again.
+FEWEST_BACK = 4
 LOSSES = ("loss", "train_loss", "val_loss", "val_bpb")
 
 
@@ -78,6 +80,11 @@ class Rows:
         self.line, self.is_bad = self.line[rows], self.is_bad[rows]
         self._columns = {name: column[rows] for name, column in self._columns.items()}
 
+    def turn(self) -> None:
+        """Puts the last line first; lines become negative, so that they still rise."""
+        self.take(np.arange(len(self))[::-1])
+        self.line = -self.line
+
     def drop_stepless(self) -> int:
         """Drops rows of which nothing says the step."""
         stepless = ~np.isfinite(self["step"])
@@ -102,7 +109,7 @@ def train_lines(rows: Rows, segment: Integers) -> TrainLines:
     """The training table."""
     return TrainLines(
         step=rows["step"].astype(np.int64),
-        line=rows.line,
+        line=np.abs(rows.line),
         segment=segment,
         loss_is_bad=rows.is_bad,
         **{name: rows[name] for name in TRAIN_COLUMNS},
@@ -113,11 +120,19 @@ def eval_lines(rows: Rows, segment: Integers) -> EvalLines:
     """The table of evaluations."""
     return EvalLines(
         step=rows["step"].astype(np.int64),
-        line=rows.line,
+        line=np.abs(rows.line),
         segment=segment,
         loss_is_bad=rows.is_bad,
         **{name: rows[name] for name in EVAL_COLUMNS},
     )
+
+
+def newest_first(train: Rows, evals: Rows) -> bool:
+    """Whether the steps of a log only go down: it was pasted with its newest line first."""
+    lines = np.concatenate([train.line, evals.line])
+    steps = np.concatenate([train["step"], evals["step"]])[np.argsort(lines, kind="stable")]
+    passed = np.diff(steps[np.isfinite(steps)])
+    return bool((passed < 0).sum() >= FEWEST_BACK and not (passed > 0).any())
 
 
 class Segments:
@@ -173,19 +188,14 @@ class Segments:
 
 
 def dated(events: Sequence[Event], train: Rows, evals: Rows) -> tuple[Event, ...]:
-    """The events in order, each with the last step that was printed before it."""
+    """The events in the order of the rows, each with the last step that was printed before it."""
     lines = np.concatenate([train.line, evals.line])
     order = np.argsort(lines, kind="stable")
     lines, steps = lines[order], np.concatenate([train["step"], evals["step"]])[order]
     at = np.searchsorted(lines, [event.line for event in events]) - 1
     return tuple(
-        sorted(
-            (
-                Event(event.kind, event.line, int(steps[row]) if row >= 0 else None, event.text)
-                for event, row in zip(events, at, strict=True)
-            ),
-            key=lambda event: event.line,
-        )
+        Event(event.kind, abs(event.line), int(steps[row]) if row >= 0 else None, event.text)
+        for event, row in sorted(zip(events, at, strict=True), key=lambda pair: pair[0].line)
     )
 
 
@@ -213,6 +223,8 @@ def note_tokens_per_step(build: Builder, train: Rows) -> None:
         return
     counts, steps = train["tokens_seen"][known], train["step"][known]
     more, passed = np.diff(counts), np.diff(steps)
+    if (passed < 0).all():
+        more, passed = -more, -passed
     if (passed <= 0).any() or (more <= 0).any():
         return
     each = float((counts[-1] - counts[0]) / (steps[-1] - steps[0]))

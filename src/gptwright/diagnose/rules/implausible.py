@@ -1,0 +1,103 @@
+"""Losses that no text has: below what is left to guess in anything that people write, or below nothing."""
+
+from collections.abc import Iterator
+
+from gptwright.diagnose.evaluation import training_loss
+from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rules.outlook import below_reference
+from gptwright.diagnose.scale import SMALLEST_BPE
+from gptwright.diagnose.series import Series, train_loss, val_loss
+from gptwright.facts import derived
+from gptwright.findings import Action, Cause, Confidence, Finding, Severity
+
+# English is guessed by the best models to some 0.4 nats a character; source code, the most predictable text
+# that is trained on, to some 0.5 nats a token.
+NO_TEXT, NO_TEXT_IN_TOKENS = 0.1, 0.3
+# Where training stays this far above, the model itself does not guess so well.
+FAR_BELOW_TRAINING = 1.0
+ONE_PASS = 1.0
+
+
+def implausible_loss(reading: Reading) -> Iterator[Verdict]:
+    """A loss over text that the model has not seen has what is left to guess in it: at least 0.4 nats a
+    character and 0.5 nats a token in all that is published, at any size. Validation under a quarter of that
+    (0.1 nats; 0.3 where the vocabulary is known to be of tokens) is therefore no loss over new text of that
+    kind, whatever the dataset. What it is instead the log does not say, so causes are named and none is
+    claimed; how often the text was passed over, and whether training is as low, puts them in order. A text of
+    one's own making, such as sums or copies, may really be that predictable. A cross-entropy below 0 does not
+    exist. Weights from elsewhere are judged alike. Sources: Shannon 1951 and language models since, which
+    guess English to 0.6 bits a character at best; public losses of code and story models.
+    """
+    lines = train_loss(reading)
+    for curve, word in ((val_loss(reading), "Validation"), (lines, "The training loss")):
+        best = curve.best
+        if best is not None and curve.value[best] < 0:
+            yield _negative(reading, curve, best, word)
+            return
+    val = val_loss(reading).after(0)
+    best = val.best
+    if best is None or any(isinstance(v, Finding) for v in below_reference(reading)):
+        return
+    vocabulary = reading.vocab_size
+    of_tokens = vocabulary is not None and vocabulary.number >= SMALLEST_BPE
+    limit = NO_TEXT_IN_TOKENS if of_tokens else NO_TEXT
+    if val.value[best] >= limit:
+        return
+    train, unit = training_loss(reading), "token" if of_tokens else "token or character"
+    yield finding(
+        "implausible-loss",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"Validation is {val.value[best]:.4f} at {reading.at(int(val.step[best]))}: no text that people write"
+        f" is guessed to under {limit} nats a {unit} by a model that has not seen it. Which of the causes it"
+        " has the log does not say.",
+        [
+            val.fact(best),
+            train.fact(len(train) - 1) if len(train) else None,
+            vocabulary if of_tokens else None,
+            reading.progress.epochs,
+        ],
+        causes=_causes(reading, train, float(val.value[best])),
+        actions=[
+            Action(
+                "Evaluate on text that was written after the corpus, and print a batch of inputs beside its"
+                " targets: each target is the input one place on, and none of them is padding."
+            )
+        ],
+    )
+
+
+def _causes(reading: Reading, train: Series, lowest: float) -> list[Cause]:
+    known = "validation text is also in the training data, and is known by heart"
+    seen = "a token sees its own target: targets that are not shifted, or attention without a causal mask"
+    counted = "most targets are padding or masked, so that few are really guessed"
+    simple = "the text is made by a rule or repeats itself"
+    order = [known, seen, counted, simple]
+    epochs = reading.progress.epochs
+    if len(train) and train.value[-1] > lowest + FAR_BELOW_TRAINING:
+        order = [counted, known, simple]
+    elif epochs is not None and epochs.number < ONE_PASS:
+        order = [seen, counted, simple, known]
+    return [Cause(text, Confidence.POSSIBLE) for text in order]
+
+
+def _negative(reading: Reading, curve: Series, row: int, word: str) -> Finding:
+    return finding(
+        "implausible-loss",
+        Severity.ERROR,
+        Confidence.CERTAIN,
+        f"{word} is {curve.value[row]:.4f} at {reading.at(int(curve.step[row]))}: a cross-entropy is never"
+        " below 0.",
+        [curve.fact(row), derived("least_loss", 0.0, "of a target that is certain", unit="nats")],
+        causes=[
+            Cause(
+                "the loss is given probabilities or logits where it takes the logarithm", Confidence.POSSIBLE
+            ),
+            Cause("another term, such as a reward or a difference, is part of it", Confidence.POSSIBLE),
+        ],
+        actions=[Action("Compute it with torch.nn.functional.cross_entropy on logits.")],
+    )
+
+
+RULES = (Rule("implausible-loss", implausible_loss),)

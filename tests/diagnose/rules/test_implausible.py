@@ -1,0 +1,80 @@
+"""A validation loss that no text has, where nothing names the data."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from gptwright.findings import Finding
+from tests.diagnose.rules.nanogpt_run import found
+
+
+def run(folder: Path, end: float, *, train: float | None = None, config: str = "") -> dict[str, Finding]:
+    """A log whose losses fall from ln(50,304) to an end."""
+    lines = ["number of parameters: 123.59M"]
+    for step in range(0, 2001, 50):
+        share = math.exp(-step / 150)
+        val, lowest = end + (10.8 - end) * share, end if train is None else train
+        loss = lowest + (10.8 - lowest) * share
+        if step % 500 == 0:
+            lines.append(f"step {step}: train loss {loss:.4f}, val loss {val:.4f}")
+        lines.append(f"iter {step}: loss {loss:.4f}, time 200.00ms, mfu 11.00%")
+    (folder / "log.txt").write_text("\n".join(lines) + "\n")
+    if config:
+        (folder / "config.py").write_text(config)
+    return found(folder)
+
+
+def test_a_loss_of_nothing_has_causes_and_none_is_claimed(tmp_path: Path) -> None:
+    finding = run(tmp_path, 0.001)["implausible-loss"]
+    assert "0.0010 at step 2,000" in finding.message
+    assert finding.evidence[0].source == "log:46"
+    assert all(cause.confidence == "possible" for cause in finding.causes)
+    words = " ".join(cause.text for cause in finding.causes)
+    for word in ("in the training data", "causal mask", "padding or masked", "made by a rule"):
+        assert word in words
+
+
+def test_before_the_first_pass_is_over_nothing_is_known_by_heart(tmp_path: Path) -> None:
+    config = "batch_size = 12\nblock_size = 1024\ngradient_accumulation_steps = 1\n"
+    (tmp_path / "facts.toml").write_text("train_tokens = 9000000000\n")
+    causes = run(tmp_path, 0.02, config=config)["implausible-loss"].causes
+    assert "sees its own target" in causes[0].text
+    assert "known by heart" in causes[-1].text
+
+
+def test_validation_alone_that_low_counts_other_targets(tmp_path: Path) -> None:
+    causes = run(tmp_path, 0.02, train=2.5)["implausible-loss"].causes
+    assert "padding or masked" in causes[0].text
+    assert not any("sees its own target" in cause.text for cause in causes)
+
+
+@pytest.mark.parametrize(("end", "vocabulary"), [(0.25, 50304), (0.05, 65)])
+def test_tokens_leave_more_to_guess_than_characters(tmp_path: Path, end: float, vocabulary: int) -> None:
+    assert "implausible-loss" in run(tmp_path, end, config=f"vocab_size = {vocabulary}\n")
+
+
+@pytest.mark.parametrize(("end", "vocabulary"), [(0.25, 65), (0.55, 50304), (1.1, 32000), (1.47, 65)])
+def test_what_text_may_have_is_left_alone(tmp_path: Path, end: float, vocabulary: int) -> None:
+    assert "implausible-loss" not in run(tmp_path, end, config=f"vocab_size = {vocabulary}\n")
+
+
+def test_a_cross_entropy_is_never_below_nothing(tmp_path: Path) -> None:
+    lines = [
+        f"step {step} train loss {3 - step / 100:.4f} val loss {3 - step / 100:.4f}"
+        for step in range(0, 501, 20)
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    finding = found(tmp_path)["implausible-loss"]
+    assert (finding.severity, finding.confidence) == ("error", "certain")
+
+
+def test_a_first_loss_that_is_divided_by_the_accumulation(tmp_path: Path) -> None:
+    lines = [
+        f"iter {step}: loss {(3 + 7.83 / (1 + step / 90)) / 40:.4f}, time 9000.00ms"
+        for step in range(0, 901, 10)
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.py").write_text("gradient_accumulation_steps = 40\nvocab_size = 50304\n")
+    finding = found(tmp_path)["init-loss"]
+    assert finding.causes[0].text == "it is printed divided by the accumulation of 40"

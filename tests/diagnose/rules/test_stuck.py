@@ -1,0 +1,61 @@
+"""A loss that stays: guessing, frequencies alone, or a vocabulary that is another than is said."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from gptwright.diagnose.engine import diagnose
+from gptwright.diagnose.reading import read_run
+from gptwright.findings import Finding
+from gptwright.record.open_run import open_run
+from tests.diagnose.rules.nanogpt_run import found
+
+
+def run(folder: Path, start: float, end: float, config: str, *, fall: float = 100.0) -> dict[str, Finding]:
+    rng = np.random.default_rng(0)
+    lines = ["number of parameters: 123.59M"]
+    for step in range(0, 3001, 20):
+        loss = end + (start - end) * math.exp(-step / fall) + rng.normal(0, 0.02)
+        lines.append(f"iter {step}: loss {loss:.4f}, time 300.00ms, mfu 30.00%")
+    (folder / "log.txt").write_text("\n".join(lines) + "\n")
+    (folder / "config.py").write_text(config)
+    return found(folder)
+
+
+def test_a_rate_of_nothing_is_the_cause_of_guessing(tmp_path: Path) -> None:
+    finding = run(tmp_path, 10.9, 10.9, "vocab_size = 50304\nlearning_rate = 0.0\nwarmup_iters = 100\n")[
+        "stuck-loss"
+    ]
+    assert "learned nothing: this is guessing" in finding.message
+    assert finding.causes[0].text == "the learning rate is 0"
+    assert not any("too high" in cause.text for cause in finding.causes)
+
+
+def test_frequencies_alone_have_other_causes(tmp_path: Path) -> None:
+    finding = run(tmp_path, 10.9, 7.6, "vocab_size = 50304\nlearning_rate = 6e-4\nwarmup_iters = 100\n")[
+        "stuck-loss"
+    ]
+    assert "learned no context" in finding.message
+    assert "too high" in finding.causes[0].text
+
+
+def test_another_vocabulary_than_is_said_is_not_stuck(tmp_path: Path) -> None:
+    findings = run(tmp_path, 10.85, 4.1, "vocab_size = 65\nwarmup_iters = 100\n")
+    assert "stuck-loss" not in findings
+    assert "as the 50,257 of GPT-2 would give" in findings["init-loss"].causes[0].text
+
+
+def test_an_exchange_that_one_process_never_came_to(tmp_path: Path) -> None:
+    log = "iter 0: loss 10.9000, time 300.00ms\niter 1: loss 10.8000, time 300.00ms\n"
+    log += "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL\n"
+    (tmp_path / "log.txt").write_text(log)
+    assert "one process waited for another" in found(tmp_path)["known-error"].message
+
+
+def test_a_log_that_ends_before_its_first_step_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(
+        "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n"
+    )
+    unknown = diagnose(read_run(open_run(str(tmp_path)))).unknown
+    assert unknown[0].missing == "a line of a step: the log ends before the first"
