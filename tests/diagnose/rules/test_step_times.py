@@ -47,19 +47,19 @@ def test_one_step_in_four_that_waits_is_still_said(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_slows_down(tmp_path: Path) -> None:
-    findings = timed(tmp_path, lambda step: 3.0 if step < 1000 else 4.5)
+    findings = timed(tmp_path, lambda step: 3.0 if step < 1000 else 7.5)
     finding = findings["slower-steps"]
     assert (
-        "A step took 3.0 s at first and 4.5 s at the end, 50 % longer, from about step 1,000 on"
+        "A step took 3.0 s at first and 7.5 s at the end, 150 % longer, from about step 1,000 on"
         in finding.message
     )
     assert finding.severity == "warning"
     assert finding.evidence[1].source == "log:101"
-    assert finding.evidence[1].number == pytest.approx(4.5, rel=0.02)
+    assert finding.evidence[1].number == pytest.approx(7.5, rel=0.02)
 
 
 def test_a_machine_that_slows_down_little_by_little(tmp_path: Path) -> None:
-    finding = timed(tmp_path, lambda step: 3.0 * (1 + 0.25 * step / 3000))["slower-steps"]
+    finding = timed(tmp_path, lambda step: 3.0 * (1 + 0.5 * step / 3000))["slower-steps"]
     assert "longer, little by little." in finding.message
     assert finding.severity == "info"
 
