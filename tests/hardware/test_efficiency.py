@@ -327,7 +327,9 @@ def cpu_shape(name: str) -> ModelShape:
     return replace(shape_of(f"cpu-{name}"), bias=False)
 
 
-def trained_here(folder: Path, *shapes: str, dtype: str) -> list[tuple[dict[str, Any], ModelShape, int]]:
+def trained_here(
+    folder: Path, *shapes: str, dtype: str, kernels: bool
+) -> list[tuple[dict[str, Any], ModelShape, int]]:
     """What `benchmarks/cpu_speed.py` prints of these shapes, with the shapes and their micro-batches."""
     # As many characters as Python's library has, which takes longer to prepare than to train on.
     ids = np.random.default_rng(0).integers(cpu_shape("tiny").vocab_size, size=100_000)
@@ -341,6 +343,7 @@ def trained_here(folder: Path, *shapes: str, dtype: str) -> list[tuple[dict[str,
         "--steps=12",
         f"--dtype={dtype}",
         f"--dataset={folder / 'data'}",
+        *([] if kernels else ["--no-kernels"]),
     ]
     done = subprocess.run([*command, *shapes], cwd=ROOT, capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -350,12 +353,18 @@ def trained_here(folder: Path, *shapes: str, dtype: str) -> list[tuple[dict[str,
 
 
 @pytest.mark.slow
-def test_four_shapes_trained_here_are_inside_the_band_of_the_peak_measured_beside_them(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("shapes", "kernels"),
+    [(("tiny", "readme-cpu", "tiny-bpe", "medium"), False), (("readme-cpu", "medium"), True)],
+    ids=["torch alone", "our own kernels"],
+)
+def test_shapes_trained_here_are_inside_the_band_of_the_peak_measured_beside_them(
+    tmp_path: Path, shapes: tuple[str, ...], *, kernels: bool
 ) -> None:
-    shapes = ("tiny", "readme-cpu", "tiny-bpe", "medium")
-    for row, shape, micro_batch in trained_here(tmp_path, *shapes, dtype="float32"):
-        speed = on_cpu(shape, row["peak_gflops"] * 1e9, micro_batch)
+    if kernels and isinstance(missing := load_kernels(torch.float32), Missing):
+        pytest.skip(missing.reason)
+    for row, shape, micro_batch in trained_here(tmp_path, *shapes, dtype="float32", kernels=kernels):
+        speed = on_cpu(shape, row["peak_gflops"] * 1e9, micro_batch, kernels=kernels)
         assert speed.low < row["tokens_per_second"] < speed.high, row
 
 
@@ -365,7 +374,9 @@ def test_two_shapes_trained_here_in_bfloat16_are_inside_the_band_of_its_peak(tmp
         pytest.skip("this CPU has no bfloat16")
     if isinstance(missing := load_kernels(torch.bfloat16), Missing):
         pytest.skip(missing.reason)
-    for row, shape, micro_batch in trained_here(tmp_path, "readme-cpu", "medium", dtype="bfloat16"):
+    for row, shape, micro_batch in trained_here(
+        tmp_path, "readme-cpu", "medium", dtype="bfloat16", kernels=True
+    ):
         vectors = 2 * row["float32_gflops"] * 1e9 if has_matrix_registers() else None
         peak = row["peak_gflops"] * 1e9
         speed = on_cpu(shape, peak, micro_batch, dtype="bfloat16", kernels=True, vector_flops=vectors)
