@@ -21,8 +21,8 @@ MOST_STALLED = 1 / 3
 SLOW_WITH_EVALUATION = 1.1
 # So many slow steps that are evenly apart are no chance.
 FEWEST_EVENLY_APART = 3
-# Clocks of a warm card settle within a few percent. A power or heat limit takes a third of a laptop's speed as
-# a matter of course; from twice the time on it is a warning.
+# Clocks of a warm card settle within a few percent. A power or heat limit takes a third of a laptop's speed
+# as a matter of course; from twice the time on it is a warning.
 SLOWER, MUCH_SLOWER = 1.15, 2.0
 # Lines that tell the usual time at the beginning and at the end, each a quarter of the run.
 FEWEST_FOR_SLOWER = 40
