@@ -90,7 +90,7 @@ def test_the_next_losses_after_importing_are_nanogpts(
     assert adopted.config.bias is bias
     assert RunFolder(tmp_path / "run").pointed("best") == "step-00000005"
     run = RunFolder.existing(tmp_path / "run")
-    prepared = prepare_resume(run, run.load_config({"device": "cpu", "dtype": "float32"}))
+    prepared = prepare_resume(run, run.load_config({"device": "cpu", "dtype": "float32", "kernels": "False"}))
     assert prepared.resumed is not None
     assert prepared.resumed.state.step == 5
     assert prepared.resumed.state.best_val_loss == 1.25
@@ -126,7 +126,8 @@ def test_ours_to_nanogpt_to_ours_is_exact_and_goes_on_the_same(
     assert run.tokenizer is not None
     assert back.tokenizer.sha256 == run.tokenizer.sha256
     # nanoGPT's config does not say how a CPU multiplied: each of the two would take what is quicker now.
-    more = as_arguments({"max_iters": "9", "lr_decay_iters": "24", "log_interval": "1", "dtype": "float32"})
+    way = {"dtype": "float32", "kernels": "False"}
+    more = as_arguments({"max_iters": "9", "lr_decay_iters": "24", "log_interval": "1"} | way)
     for folder in ("run", "back"):
         assert gptwright("resume", str(tmp_path / folder), *more).status == 0
     losses = [

@@ -27,14 +27,14 @@ GCC = 'if [ "$1" = --version ]; then echo "Free Software Foundation"; exit; fi\n
 def works(found: Kernels | Missing) -> bool:
     """Whether kernels square a number."""
     assert isinstance(found, Kernels)
-    x = torch.tensor([3.0]).bfloat16()
+    x = torch.tensor([3.0])
     found("relu2", x, x, 1)
     return x.tolist() == [9.0]
 
 
 @pytest.mark.usefixtures("kernels")
 def test_they_are_built_once_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert works(load_kernels(torch.bfloat16))
+    assert works(load_kernels(torch.float32))
     (built,) = cache.iterdir()
     library._loaded.cache_clear()
     calls: list[list[str]] = []
@@ -45,17 +45,17 @@ def test_they_are_built_once_and_found_again(cache: Path, monkeypatch: pytest.Mo
         return real(command, **options)  # type: ignore[call-overload,no-any-return]
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert works(load_kernels(torch.bfloat16))
+    assert works(load_kernels(torch.float32))
     assert [command[1:] for command in calls] == [["--version"]]
     assert list(cache.iterdir()) == [built]
 
 
 @pytest.mark.usefixtures("kernels")
 def test_what_decides_the_code_decides_its_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert works(load_kernels(torch.bfloat16))
+    assert works(load_kernels(torch.float32))
     library._loaded.cache_clear()
     monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-g0"))
-    assert works(load_kernels(torch.bfloat16))
+    assert works(load_kernels(torch.float32))
     assert len(list(cache.iterdir())) == 2
 
 
@@ -65,7 +65,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 ) -> None:
     (tmp_path / "a file").write_text("in the way")
     monkeypatch.setenv("GPTWRIGHT_CACHE", str(tmp_path / "a file" / "cache"))
-    assert works(load_kernels(torch.bfloat16))
+    assert works(load_kernels(torch.float32))
 
 
 @pytest.mark.usefixtures("kernels")
@@ -73,7 +73,7 @@ def test_several_processes_may_build_at_once(cache: Path) -> None:
     program = (
         "import torch\n"
         "from gptwright.kernels.library import *\n"
-        "assert isinstance(load_kernels(torch.bfloat16), Kernels)"
+        "assert isinstance(load_kernels(torch.float32), Kernels)"
     )
     processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in processes] == [0, 0, 0]
@@ -107,14 +107,14 @@ def test_where_there_are_none_it_is_said_why(
     folder.mkdir() if script is None else compiler(folder, script)
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(folder))
-    found = load_kernels(torch.bfloat16)
+    found = load_kernels(torch.float32)
     assert isinstance(found, Missing)
     assert reason in found.reason
     with pytest.raises(DeviceError, match="kernels = True cannot be done here"):
-        require_kernels(torch.bfloat16)
+        require_kernels(torch.float32)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="another system is only pretended")
 def test_other_systems_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    assert isinstance(load_kernels(torch.bfloat16), Missing)
+    assert isinstance(load_kernels(torch.float32), Missing)
