@@ -231,10 +231,12 @@ def start(corpus: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
 
 def done_units(out: Path) -> dict[str, int]:
     """The records of units, with their times; the run that is looked at may be taking them away."""
-    times = {}
-    for path in (out.with_name(f"{out.name}.partial") / "units").glob("*.json"):
-        with contextlib.suppress(FileNotFoundError):
-            times[path.name] = path.stat().st_mtime_ns
+    times: dict[str, int] = {}
+    # Before 3.13 glob fails on a folder that goes while it begins.
+    with contextlib.suppress(FileNotFoundError):
+        for path in (out.with_name(f"{out.name}.partial") / "units").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                times[path.name] = path.stat().st_mtime_ns
     return times
 
 

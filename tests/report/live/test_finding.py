@@ -1,5 +1,6 @@
 """What is taken for a run, and that nothing outside the folder ever is."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_links_lead_nowhere_outside(tmp_path: Path) -> None:
     assert stays_inside(run, root.resolve())
     (root / "inside" / "config.toml").symlink_to(secret)
     assert not stays_inside(run, root.resolve())
+
+
+def test_what_goes_while_it_is_looked_at_is_no_run(tmp_path: Path) -> None:
+    """Logs are rotated and runs are deleted in the weeks that a page is open."""
+    log = put(tmp_path / "logs" / "a.log")
+    put(tmp_path / "logs" / "b.log")
+    found = {run.id: run for run in find_runs(tmp_path)}
+    with os.scandir(tmp_path / "logs") as entries:
+        seen = {entry.name: entry for entry in entries}
+    log.unlink()
+    runs = finding._runs_of(tmp_path / "logs", tmp_path, seen)
+    assert [run.id for run in runs] == ["logs/b.log"]
+    # Nothing is read of it, and the diagnosis says that it is not there.
+    assert stays_inside(found["logs/a.log"], tmp_path)
 
 
 def test_a_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ class Board:
             if stays_inside(run.found, self.root):
                 answer = await self.diagnoser.ask(run.found.path, charts=charts)
             else:
-                problem = f"{run.name} has a link that leads out of the watched folder"
+                problem = f"{run.name} has a link that leads out of the watched folder, or cannot be listed"
                 answer = {"error": RunError(problem, fix="watch the folder it leads to").document()}
             run.diagnosed(answer, began=began, with_charts=charts)
 

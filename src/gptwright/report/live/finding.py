@@ -88,7 +88,7 @@ def _runs_of(folder: Path, root: Path, files: dict[str, "os.DirEntry[str]"]) -> 
     if RECORD in files:
         yield Found(id=name, path=folder, ours=True, log=folder / RECORD)
         return
-    logs = sorted(file for file in files if _is_log(file) and files[file].stat().st_size > 0)
+    logs = sorted(file for file in files if _is_log(file) and _holds_something(files[file]))
     if len(logs) == 1 and (BESIDE & set(files) or logs[0] in ("log.txt", "trainer_state.json")):
         yield Found(id=name, path=folder, ours=False, log=folder / logs[0])
         return
@@ -97,14 +97,29 @@ def _runs_of(folder: Path, root: Path, files: dict[str, "os.DirEntry[str]"]) -> 
         yield Found(id=path.relative_to(root).as_posix(), path=path, ours=False, log=path)
 
 
+def _holds_something(file: "os.DirEntry[str]") -> bool:
+    """Whether a file has content; not one that has gone since it was seen."""
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False
+
+
 def _is_log(name: str) -> bool:
     return not name.startswith(".") and (name in LOG_NAMES or name.endswith(LOG_ENDINGS))
 
 
 def stays_inside(run: Found, root: Path) -> bool:
-    """Whether everything that a diagnosis would read of a run lies below the watched folder."""
+    """Whether everything that a diagnosis would read of a run lies below the watched folder.
+
+    Of a run that has gone nothing is read; of a folder that cannot be listed it is not known.
+    """
     if not inside(run.path, root):
         return False
-    return not run.path.is_dir() or all(
-        not path.is_symlink() or inside(path, root) for path in run.path.iterdir()
-    )
+    try:
+        with os.scandir(run.path) as entries:
+            return all(not entry.is_symlink() or inside(Path(entry.path), root) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
