@@ -12,6 +12,7 @@ import functools
 import hashlib
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -24,7 +25,7 @@ from gptwright.files import cache_folder, replace_bytes
 from gptwright.hardware.kernels import find_kernel_compiler, missing_for_kernels
 
 # NaN and infinity keep their meaning: a run is judged by them.
-FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 # What a number is.
 BUILDS: dict[torch.dtype, tuple[str, ...]] = {torch.bfloat16: (), torch.float32: ("-DFLOAT32",)}
 # gcc takes three to eight seconds; a compiler that takes so long is not one to wait for.
@@ -149,9 +150,12 @@ def _kept_or_built(compiler: str, version: bytes, folder: Path, dtype: torch.dty
         for name, source in sources.items():
             Path(beside, name).write_bytes(source)
         made = Path(beside, "step.so")
+        run = functools.partial(subprocess.run, cwd=beside, capture_output=True, timeout=PATIENCE, check=True)
         units = [name for name in sources if name.endswith(".c")]
-        command = [compiler, *flags, *units, "-o", str(made), "-lm"]
-        subprocess.run(command, cwd=beside, capture_output=True, timeout=PATIENCE, check=True)
+        with ThreadPoolExecutor() as cores:
+            list(cores.map(lambda unit: run([compiler, *flags, "-c", unit]), units))
+        objects = [f"{Path(unit).stem}.o" for unit in units]
+        run([compiler, *flags, "-shared", *objects, "-o", str(made), "-lm"])
         try:
             folder.mkdir(parents=True, exist_ok=True)
             replace_bytes(kept, made.read_bytes())

@@ -107,9 +107,9 @@ static inline __attribute__((always_inline)) void vectors_of(int rows, int vecto
 
 #else
 
-static inline __attribute__((always_inline)) void vectors_of(int rows, int vectors, lefts left,
-                                                             const word *panel, const float *bias,
-                                                             i64 words, target to, i64 columns)
+/* Once for all sizes: nobody trains by it, and gcc would take ten seconds for it in each. */
+static __attribute__((noinline)) void vectors_of(int rows, int vectors, lefts left, const word *panel,
+                                                 const float *bias, i64 words, target to, i64 columns)
 {
     float sum[FEW][WIDTH] = {{0.0f}};
     for (int r = 0; r < rows; r++)
