@@ -340,7 +340,7 @@ def trained_here(
         sys.executable,
         "benchmarks/cpu_speed.py",
         "--threads=1",
-        "--steps=12",
+        "--steps=8",
         f"--dtype={dtype}",
         f"--dataset={folder / 'data'}",
         *([] if kernels else ["--no-kernels"]),

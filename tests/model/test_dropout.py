@@ -96,4 +96,4 @@ def test_attentions_gradients_are_those_of_finite_differences() -> None:
         torch.manual_seed(7)
         return dropped_attention(q, k, v, 0.3)
 
-    assert torch.autograd.gradcheck(attended, parts(13, size=4, dtype=torch.float64))
+    assert torch.autograd.gradcheck(attended, parts(11, size=2, dtype=torch.float64))

@@ -89,20 +89,21 @@ MADE_OF = [GPT2, MODERN, *(Ingredients(**{name: True}) for name in MODERN.used()
 PROMPT_LENGTHS = [1, 16, 5, 5, 11, 17, 40, 2]
 
 
-@pytest.mark.parametrize("made_of", MADE_OF, ids=lambda made_of: "+".join(made_of.used()) or "gpt2")
+GREEDY, SAMPLED = SamplingOptions(temperature=0), SamplingOptions(temperature=1.0, top_k=None, seed=1)
+TOP = SamplingOptions(temperature=0.9, top_k=9, top_p=0.9, seed=2)
+
+
+# Each ingredient alone in one way of sampling, the two whole models in all.
 @pytest.mark.parametrize(
-    "options",
-    [
-        SamplingOptions(temperature=0),
-        SamplingOptions(temperature=1.0, top_k=None, seed=1),
-        SamplingOptions(temperature=0.9, top_k=9, top_p=0.9, seed=2),
-    ],
-    ids=["greedy", "sampled", "top"],
+    ("made_of", "options"),
+    [(made_of, SAMPLED) for made_of in MADE_OF]
+    + [(made_of, options) for made_of in (GPT2, MODERN) for options in (GREEDY, TOP)],
+    ids=lambda value: "+".join(value.used()) or "gpt2" if isinstance(value, Ingredients) else "",
 )
 def test_the_batch_changes_no_token(made_of: Ingredients, options: SamplingOptions) -> None:
     model = vivid_model(shape_of(tie_weights=False, ingredients=made_of), seed=4).eval()
     prompts = [random_ids((length,), 23, seed=9).tolist() for length in PROMPT_LENGTHS]
-    count = 2 * 16 + 9
+    count = 16 + 9
     batch = Batch(model, rows=len(prompts))
     streams = [Stream(prompt, options) for prompt in prompts]
     for stream in streams:

@@ -12,7 +12,7 @@ from tests.conftest import as_arguments
 
 DRIVER = Path(__file__).with_name("torture.py")
 PARTS = {
-    "kill": 5, "write_kill": 9, "disk": 5, "quota": 2, "bit": 2, "record": 2, "two": 1, "clock": 1,
+    "kill": 4, "write_kill": 6, "disk": 4, "quota": 2, "bit": 2, "record": 2, "two": 1, "clock": 1,
 }  # fmt: skip
 
 
@@ -45,8 +45,8 @@ def test_a_tortured_run_ends_as_an_undisturbed_one(tmp_path: Path, tiny: dict[st
     said = (tmp_path / "runs" / "child.txt").read_text("utf-8")[-2000:]
     assert found["problems"] == [], said
     # The tortures must have met what they are meant for.
-    assert found["parts"]["kill"]["killed"] >= 4
-    assert found["parts"]["write_kill"]["inside a write"] >= 4
-    assert found["parts"]["disk"]["refused"] >= 4
+    assert found["parts"]["kill"]["killed"] >= 3
+    assert found["parts"]["write_kill"]["inside a write"] >= 2
+    assert found["parts"]["disk"]["refused"] >= 3
     assert found["parts"]["two"]["second refused"] == 1
     assert '"what": "fallback"' in (tmp_path / "runs" / "bit" / "metrics.jsonl").read_text("utf-8")

@@ -11,7 +11,7 @@ from tests.record.readers.fuzz import fuzz
 from tests.record.readers.literal import invented
 from tests.record.readers.samples import SAMPLES, Sample
 
-LOGS = 200_000 if LONG else 2_000
+LOGS = 200_000 if LONG else 1_000
 
 
 @pytest.mark.slow
