@@ -14,7 +14,6 @@ from gptwright.hardware.kernels import missing_for_kernels
 from gptwright.kernels import library
 from gptwright.kernels.library import Kernels, Missing, load_kernels, require_kernels
 
-
 needs_gcc = pytest.mark.skipif(missing_for_kernels() is not None, reason=str(missing_for_kernels()))
 # What gcc is told: what it makes is called once, and need not be quick.
 QUICK = tuple("-O0" if flag == "-O3" else flag for flag in library.FLAGS)

@@ -1,10 +1,14 @@
 """Who is let in, and what is never given out: asked of a real server, byte by byte."""
 
+import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -179,3 +183,19 @@ def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert "--port 0 takes a free one" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there another signal is sent")
+def test_ctrl_c_ends_it_without_a_word_though_pages_are_open(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gptwright", "watch", str(tmp_path), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        started = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+        with closing(http.client.HTTPConnection(urlsplit(started["url"]).netloc, timeout=60)) as page:
+            page.request("GET", "/events")
+            answer = page.getresponse()
+            assert answer.readline() == b"event: list\n"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            assert answer.read().startswith(b"data: ")
+    assert (process.returncode, out, err) == (0, "", "")

@@ -98,7 +98,7 @@ class Pages:
             async with self.board.page(viewed):
                 stream = Stream(self.board, viewed)
                 quiet_since = time.monotonic()
-                while True:
+                while not self.board.closing:
                     news = stream.news()
                     for event in news:
                         yield event

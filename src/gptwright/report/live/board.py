@@ -35,13 +35,14 @@ class Board:
     Attributes:
         runs: by id.
         searched: whether the folder has been searched.
+        closing: whether the server ends, and pages are told nothing more.
     """
 
     def __init__(self, root: Path, diagnoser: Diagnoser) -> None:
         self.root = root.resolve()
         self.diagnoser = diagnoser
         self.runs: dict[str, FollowedRun] = {}
-        self.searched = False
+        self.searched, self.closing = False, False
         self._viewed: Counter[str] = Counter()
         self._curves: dict[str, LiveCurves] = {}
         self._pages = 0

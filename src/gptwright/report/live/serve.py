@@ -18,7 +18,7 @@ from gptwright.report.live.diagnoser import Diagnoser
 from gptwright.report.live.guard import Door
 
 LOOPBACK = "127.0.0.1"
-# How long a stop waits for answers on their way; streams of events never end by themselves.
+# How long a stop waits for answers on their way.
 STOP_SECONDS = 1
 
 
@@ -71,11 +71,23 @@ def find_place(*, host: str | None, port: int, share: bool) -> Place:
     return Place(listening, url, Door(hosts=hosts, token=token, shared=share))
 
 
+class _Server(uvicorn.Server):
+    """A server that ends the streams of open pages before it waits for answers: no other way do they end."""
+
+    def __init__(self, config: uvicorn.Config, board: Board) -> None:
+        super().__init__(config)
+        self.board = board
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.board.closing = True
+        await super().shutdown(sockets)
+
+
 def serve(folder: Path, place: Place) -> None:
-    """Serves the page until Ctrl-C."""
-    app = live_app(Board(folder, Diagnoser()), place.door)
+    """Serves the page until Ctrl-C, which is how it ends."""
+    board = Board(folder, Diagnoser())
     config = uvicorn.Config(
-        app,
+        live_app(board, place.door),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -85,7 +97,9 @@ def serve(folder: Path, place: Place) -> None:
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     try:
-        uvicorn.Server(config).run(sockets=[place.listening])
+        _Server(config, board).run(sockets=[place.listening])
+    except KeyboardInterrupt:
+        pass
     finally:
         place.listening.close()
 
