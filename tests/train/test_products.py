@@ -1,5 +1,7 @@
 """Which dtype a CPU with bfloat16 multiplies in: the quickest by measurement, and the same after a resume."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train import checks, measure, products
 from gptwright.train.products import BFLOAT16, FLOAT32, KERNELS, MIXED, Way, choose_way, seconds_of_ways
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
+from tests.conftest import as_arguments
 from tests.train.conftest import Train, Watcher, weights
 
 NARROW, WIDE = KERNELS["bfloat16"], KERNELS["float32"]
@@ -335,3 +338,19 @@ def test_a_measured_plan_names_what_it_measured() -> None:
     config = replace(CONFIG, device="cpu", gradient_accumulation_steps=1)
     measured = measure.measure(make_plan(config, {}, sources={}))
     assert (measured.config.dtype, measured.config.attention_dtype) == ("bfloat16", "float32")
+
+
+@pytest.mark.parametrize("choice", [{}, {"optimizer": "muon", "arch": "modern"}], ids=["gpt2", "modern"])
+def test_a_run_that_compiles_nothing_loads_no_compiler(
+    tiny: Mapping[str, str], tmp_path: Path, choice: Mapping[str, str]
+) -> None:
+    """torch loads its compiler and sympy where it thinks that it might need them: seconds, and 33 MiB."""
+    options = {**tiny, "kernels": "auto", "max_iters": "2", "out_dir": str(tmp_path / "run"), **choice}
+    code = (
+        "import sys\n"
+        "from gptwright.cli.main import run\n"
+        f"assert run({['train', '--plain', *as_arguments(options)]}) == 0\n"
+        "print([name for name in ('torch._dynamo', 'torch._inductor', 'sympy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
