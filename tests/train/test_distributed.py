@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,20 @@ def test_an_echo_of_ctrl_c_is_no_second_wish(monkeypatch: pytest.MonkeyPatch) ->
     request.receive(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
         request.receive(signal.SIGINT, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
+def test_a_closed_terminal_is_said_by_many_and_never_a_second_wish() -> None:
+    """The kernel and the shell send SIGHUP; systemd sends SIGTERM before or after it."""
+    request = StopRequest()
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+        request.receive(number, None)
+    assert request
+    request.received_at -= 2 * ECHO_SECONDS
+    request.receive(signal.SIGHUP, None)
+    request.received_at -= 2 * ECHO_SECONDS
+    with pytest.raises(KeyboardInterrupt):
+        request.receive(signal.SIGTERM, None)
 
 
 @pytest.fixture

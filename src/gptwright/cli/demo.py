@@ -49,7 +49,7 @@ def command(out: Path, from_file: Path | None, plain: bool, as_json: bool) -> No
     from gptwright.train.world import require_one_process
 
     require_one_process("demo")
-    console = console_for(stderr=as_json)
+    console = console_for(stderr=as_json, outlives=True)
     dataset = _dataset(out, from_file, console)
     folder = next(path for number in itertools.count(1) if not (path := out / f"run-{number}").exists())
     loaded = load_config(["demo"], {"dataset": str(dataset), "out_dir": str(folder)})

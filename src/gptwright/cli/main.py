@@ -9,6 +9,7 @@ import gc
 import importlib
 import keyword
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -85,6 +86,8 @@ def gptwright() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with its status."""
     status = run(arguments)
+    # All is said and done; another Ctrl-C would only be answered by a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What is still there lives to the end; looking through torch for garbage once more would take 0.7 s.
     gc.freeze()
     sys.exit(status)

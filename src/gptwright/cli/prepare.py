@@ -90,7 +90,7 @@ def command(
         return
     if out is None:
         raise click.UsageError("Missing option '--out': the folder of the dataset to make")
-    console = console_for(stderr=True)
+    console = console_for(stderr=True, outlives=True)
     with ProgressBar(console) as bar:
         try:
             report = prepare(

@@ -62,7 +62,7 @@ def command(
 
         document = resume_and_show(
             run_settings(RunFolder(run), given | {"out_dir": str(run)}, world=world),
-            console_for(stderr=as_json, quiet=not world.is_first),
+            console_for(stderr=as_json, quiet=not world.is_first, outlives=True),
             checkpoint=checkpoint,
             plain=plain,
             hook=hook,

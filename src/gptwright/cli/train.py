@@ -42,7 +42,7 @@ def command(config: tuple[str, ...], plain: bool, hook: str | None, as_json: boo
         from gptwright.cli.training import train_and_show
         from gptwright.report.terminal import console_for
 
-        console = console_for(stderr=as_json, quiet=not world.is_first)
+        console = console_for(stderr=as_json, quiet=not world.is_first, outlives=True)
         document = train_and_show(loaded, console, plain=plain, hook=hook, world=world)
         if as_json and world.is_first:
             print_json(document)

@@ -4,9 +4,13 @@ Paths and commands are never wrapped, so that they can be copied. Nothing here c
 facts.
 """
 
+import contextlib
 import io
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,18 +24,62 @@ from gptwright.record.metrics import Record
 PIPE_WIDTH = 120
 
 
-def console_for(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console as wide as the terminal; in a pipe, wide enough for the tables; a quiet one shows nothing.
+class Outlived:
+    """A stream whose other end may go: its terminal closed, its pager left, its disk full.
+
+    Nobody is told anything then, and whoever writes goes on. All else is the stream's.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes if somebody is there."""
+        with self._whoever_is_there():
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """The same for many."""
+        with self._whoever_is_there():
+            self._stream.writelines(lines)
+
+    def flush(self) -> None:
+        """Hands on what was written if somebody is there."""
+        with self._whoever_is_there():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _whoever_is_there(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # What is still held, and all to come, must go somewhere.
+            with Path(os.devnull).open("w") as nowhere, contextlib.suppress(OSError):
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+def console_for(*, stderr: bool = False, quiet: bool = False, outlives: bool = False) -> Console:
+    """A console as wide as the terminal; in a pipe, wide enough for the tables.
 
     A character that the terminal's encoding does not have becomes a question mark there, and no traceback.
+
+    Args:
+        stderr: whether it writes to standard error.
+        quiet: whether it shows nothing.
+        outlives: whether the work goes on when nobody reads it any more; else that ends it.
     """
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False, quiet=quiet)
+    file = cast("TextIO", Outlived(stream)) if outlives else None
+    console = Console(file=file, stderr=stderr, highlight=False, soft_wrap=False, quiet=quiet)
     if console.is_terminal:
         return console
-    return Console(stderr=stderr, highlight=False, width=PIPE_WIDTH, quiet=quiet)
+    return Console(file=file, stderr=stderr, highlight=False, width=PIPE_WIDTH, quiet=quiet)
 
 
 def show_error(error: GptwrightError) -> None:
