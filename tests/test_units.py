@@ -57,6 +57,12 @@ def test_ratios_have_two_digits(value: float, text: str) -> None:
     assert units.ratio(value) == text
 
 
+def test_one_is_no_plural() -> None:
+    assert units.counted(1, "document") == "1 document"
+    assert units.counted(0, "document") == "0 documents"
+    assert units.counted(2000, "stretch", "stretches") == "2,000 stretches"
+
+
 def test_rates_and_shares() -> None:
     assert units.flops_rate(187.4e9) == "187.4 GFLOP/s"
     assert units.flops_rate(40.2e12) == "40.2 TFLOP/s"

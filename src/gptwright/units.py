@@ -70,6 +70,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """How many there are of something: `1 document`, `2,000 documents`, `3 stretches`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def ratio(value: float) -> str:
     """How often one thing is in another, to two digits or a whole number: `2,386`, `62`, `1.9`, `0.02`."""
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"

@@ -19,10 +19,13 @@ def show_inspection(console: Console, found: Inspection) -> None:
     )
     console.print(f"vocabulary {dataset.vocab_size:,} ids: {escape(dataset.vocab_origin)}")
     for name, split in dataset.splits.items():
-        line = f"[bold]{name}[/] {split.tokens:,} tokens in {len(split.shards)} file(s)"
+        line = f"[bold]{name}[/] {split.tokens:,} tokens in {units.counted(len(split.shards), 'file')}"
         if manifest is not None:
             record = manifest.splits[name]  # type: ignore[index]
-            line += f", {record.documents:,} documents"
+            # A document much larger than the rest is divided between the splits.
+            whole = sum(each.documents for each in manifest.splits.values()) <= manifest.sources[0].documents
+            noun = ("document", "documents") if whole else ("stretch", "stretches")
+            line += f", {units.counted(record.documents, *noun)}"
             if split.tokens and record.text_bytes:
                 line += f", {record.text_bytes / split.tokens:.2f} bytes a token"
         console.print(line)
@@ -50,8 +53,9 @@ def _show_manifest(console: Console, found: Inspection) -> None:
     assert manifest is not None
     source, validation = manifest.sources[0], manifest.validation
     console.print(
-        f"from {escape(source.name)}: {source.documents:,} documents, {units.size(source.bytes)} of text;"
-        f" {source.duplicates:,} duplicates, {source.near_duplicates:,} near-duplicates,"
+        f"from {escape(source.name)}: {units.counted(source.documents, 'document')},"
+        f" {units.size(source.bytes)} of text; {units.counted(source.duplicates, 'duplicate')},"
+        f" {units.counted(source.near_duplicates, 'near-duplicate')},"
         f" {source.bad:,} broken, {source.filtered:,} filtered left out"
     )
     console.print(f"validation by {validation.method}: {escape(validation.standard_error_note)}")

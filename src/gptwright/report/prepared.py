@@ -15,11 +15,11 @@ _SHOWN = 20
 def show_prepared(console: Console, report: PrepareReport) -> None:
     """Prints sizes, the split, what was left out, and what to know before training."""
     train, val = report.tokens["train"], report.tokens["val"]
-    documents = f"{report.documents:,} document{'' if report.documents == 1 else 's'}"
     size = f"{report.characters:,} characters" if report.characters else units.size(report.source_bytes)
     console.print(
         f"[bold]{train:,}[/] training and [bold]{val:,}[/] validation tokens"
-        f" from {documents} ({size}, {report.bytes_per_token:.2f} bytes a token)"
+        f" from {units.counted(report.documents, 'document')}"
+        f" ({size}, {report.bytes_per_token:.2f} bytes a token)"
     )
     console.print(
         f"tokenizer {escape(report.tokenizer.text)}, {report.vocab_size:,} ids"

@@ -20,6 +20,7 @@ from typing import NoReturn, cast
 import torch
 from torch import Tensor
 
+from gptwright import units
 from gptwright.arithmetic.flops import mfu
 from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError, typed
 from gptwright.hardware.probe import synchronize
@@ -309,7 +310,7 @@ class Trainer:
         path, rate = self.run_folder.path, self.config.learning_rate / 2
         raise RunFailedError(
             f"{reason} at step {step}"
-            + (f", after {rollbacks} rollback{'s' * (rollbacks != 1)}" if rollbacks else ""),
+            + (f", after {units.counted(rollbacks, 'rollback')}" if rollbacks else ""),
             why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
             fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good}"
             f" --learning_rate={rate:g}`"
