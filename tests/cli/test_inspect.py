@@ -28,7 +28,9 @@ def test_it_says_what_a_dataset_holds(texts: Path, gptwright: Command) -> None:
     for shown in (
         "vocabulary 257 ids",
         "from texts: 40 documents",
-        "1 duplicates",
+        "1 duplicate, 0 near-duplicates",
+        "1 file, ",
+        " documents, 1.0",
         "most frequent: ' '",
         "passes over train",
         "0 training documents are in validation too",
