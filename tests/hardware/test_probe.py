@@ -90,6 +90,9 @@ def test_on_a_gpu_a_measurement_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert done == ["rate", "rate", "emptied", torch.device("cuda:1")]
     assert measure_bandwidth(gpu) == 1.0
     assert done[4:] == ["rate", "emptied", torch.device("cuda:1")]
+    monkeypatch.setattr(torch.mps, "empty_cache", lambda: done.append("given back"))
+    probe.give_back(replace(cpu, type="mps"))
+    assert done[7:] == ["given back"]
 
 
 def test_a_peak_is_measured_once_a_process(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:

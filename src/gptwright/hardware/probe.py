@@ -50,7 +50,7 @@ def matmul_peak_now(device: Device, dtype: torch.dtype, *, seconds: float) -> fl
     """
     sides = SIDES[device.type]
     rate = max(_rate(device, dtype, side, seconds / len(sides)) for side in sides)
-    _give_back(device)
+    give_back(device)
     return rate
 
 
@@ -76,7 +76,7 @@ def measure_bandwidth(device: Device, *, seconds: float = 0.3) -> float:
         seconds: about how long to measure; at least three copies are timed.
     """
     rate = _copy_rate(device, seconds)
-    _give_back(device)
+    give_back(device)
     return rate
 
 
@@ -88,11 +88,13 @@ def _copy_rate(device: Device, seconds: float) -> float:
     return 2 * 4 * numbers / fastest(lambda: target.copy_(source), device, seconds)
 
 
-def _give_back(device: Device) -> None:
-    """Leaves nothing of a measurement behind: what comes after finds its memory, and its own peak."""
+def give_back(device: Device) -> None:
+    """Leaves nothing behind of what was before: what comes after finds its memory, and its own peak."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device.torch_device)
+    elif device.type == "mps":
+        torch.mps.empty_cache()
 
 
 def fastest(work: Callable[[], object], device: Device, seconds: float) -> float:
