@@ -108,6 +108,16 @@ def test_a_step_that_fits_at_once_is_the_run_without_a_trial(
     assert story(tmp_path / "plain") == story(tmp_path / "tried")
 
 
+def test_what_did_not_fit_is_not_counted_as_what_the_run_takes(
+    tmp_path: Path, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[str] = []
+    monkeypatch.setattr(fitting, "has_address_limit", lambda: True)
+    monkeypatch.setattr(memory, "give_back", lambda device: given_back.append(device.type))
+    on_a_small_card(tmp_path / "run", tiny | BIG | {"max_iters": "2"}, training=4, evaluating=2)
+    assert given_back == ["cpu", "cpu"]
+
+
 def test_an_evaluation_has_its_own_batch(
     tmp_path: Path, tiny: dict[str, str], train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +177,8 @@ def test_the_message_names_the_tensor() -> None:
     assert is_out_of_memory(cpu)
     assert "the size of the float32 logits" in explained(cpu, shape, config, "float32")
     assert is_out_of_memory(RuntimeError("could not create a primitive"))
+    blas = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert is_out_of_memory(RuntimeError(blas))
     assert not is_out_of_memory(RuntimeError("could not create a primitive descriptor for a convolution"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
     assert explained(MemoryError(), shape, config, "float32") == "an allocation failed"

@@ -10,7 +10,7 @@ import torch
 from gptwright.data.sampling import SamplingMode, WindowReader, WindowSampler
 from gptwright.data.splits import Shard, TokenSplit, check_ids, map_shard
 from gptwright.errors import DataError
-from gptwright.hardware.detect import find_device
+from gptwright.hardware.detect import Device, find_device
 from gptwright.train.prefetch import Prefetcher
 
 MODES: list[SamplingMode] = ["random", "epoch"]
@@ -56,6 +56,31 @@ def test_the_next_batch_is_read_while_this_one_is_used(monkeypatch: pytest.Monke
         batches.batch(2)
     # Nothing beyond the last step is read.
     assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("kind", "beside"), [("cuda", True), ("mps", False)])
+def test_only_what_is_pinned_is_copied_while_the_host_goes_on(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, beside: bool
+) -> None:
+    """An Apple GPU would read memory that a dropped batch has given back."""
+    copied: list[tuple[bool, bool]] = []
+    pinned: list[int] = []
+
+    def pin(batch: torch.Tensor) -> torch.Tensor:
+        pinned.append(id(batch))
+        return batch
+
+    def to(batch: torch.Tensor, place: torch.device, *, non_blocking: bool) -> torch.Tensor:
+        assert place.type == kind
+        copied.append((id(batch) in pinned, non_blocking))
+        return batch
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    card = Device(type=kind, index=None, name="card", memory_bytes=1, native_dtypes=("float32",), detail="")
+    with Prefetcher(sampler("random"), card, last_step=2) as batches:
+        batches.batch(0)
+    assert copied == [(beside, beside)] * 2
 
 
 def test_a_bad_id_stops_the_step_that_needs_it() -> None:

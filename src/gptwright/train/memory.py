@@ -23,11 +23,18 @@ from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import RunFailedError
 from gptwright.hardware.limits import MemoryLimit
+from gptwright.hardware.probe import give_back
 from gptwright.train.guards import step_unless
 from gptwright.train.session import Session
 
-# What torch's allocator on a CPU says, and Python's own, when the system refuses.
-CPU_REFUSALS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
+# What torch's allocator on a CPU says, and Python's own, when the system refuses; and all that cuBLAS says
+# when the card has no room for its handle or its workspace.
+REFUSALS = (
+    "can't allocate memory",
+    "not enough memory",
+    "Cannot allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 # All that oneDNN says when it gets no memory for the code of a kernel, such as GELU's.
 ONEDNN_REFUSAL = "could not create a primitive"
 
@@ -38,7 +45,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and (
-        "out of memory" in text or text == ONEDNN_REFUSAL or any(refusal in text for refusal in CPU_REFUSALS)
+        "out of memory" in text or text == ONEDNN_REFUSAL or any(refusal in text for refusal in REFUSALS)
     )
 
 
@@ -67,11 +74,15 @@ def _smallest_factor(number: int) -> int:
 
 
 def free_what_is_left(session: Session) -> None:
-    """Drops gradients and the allocator's cache after a failed step."""
+    """Drops gradients, the allocator's cache and what is compiled for the old shapes after a failed step.
+
+    The most memory in use is counted anew: what a step took that did not fit is not what the run takes.
+    """
     session.optimizer.zero_grad(set_to_none=True)
+    if session.compiled:
+        torch.compiler.reset()
     gc.collect()
-    if session.precision.device.type == "cuda":
-        torch.cuda.empty_cache()
+    give_back(session.precision.device)
 
 
 def explained(error: BaseException, shape: ModelShape, config: TrainConfig, dtype: str) -> str:
@@ -112,12 +123,15 @@ def try_step(session: Session, config: TrainConfig, passes: int) -> None:
         RuntimeError: something did not fit.
     """
     place = session.precision.device.torch_device
-    tokens_BT = torch.zeros((config.batch_size, config.block_size), dtype=torch.int64, device=place)
+    # As in a real step two tensors, each whole: a compiled model is made anew for one in the place of both.
+    tokens_BT, targets_BT = torch.zeros(
+        (2, config.batch_size, config.block_size), dtype=torch.int64, device=place
+    )
     session.model.train()
     # Accumulating, gradients lie beside the activations: that is where memory peaks.
     for _ in range(min(2, passes)):
         with session.precision.autocast():
-            loss = session.forward(tokens_BT, tokens_BT)
+            loss = session.forward(tokens_BT, targets_BT)
         session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     step_unless(session.optimizer, torch.ones((), dtype=torch.bool, device=place))
     session.optimizer.zero_grad(set_to_none=True)

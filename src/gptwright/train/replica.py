@@ -116,7 +116,7 @@ def _shard(model: GPT, *, compiled: bool, device: Device, world: World) -> None:
     mesh = init_device_mesh(device.type, (world.size,))
     for block in model.transformer["h"].children():
         if compiled:
-            block.compile()
+            block.compile(dynamic=False)
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
