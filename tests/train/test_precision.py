@@ -15,6 +15,7 @@ from gptwright.train.precision import (
     choose_dtype,
     choose_precision,
     device_fact,
+    dtype_elsewhere,
     missing_compiler,
 )
 
@@ -94,6 +95,22 @@ def test_bfloat16_that_would_be_emulated_is_refused(where: Device, name: str) ->
         "  why: it would be emulated, several times slower than float16\n"
         "  fix: --dtype=float16, or --dtype=auto"
     )
+
+
+@pytest.mark.parametrize(
+    ("request_", "where", "dtype"),
+    [
+        ("bfloat16", A100, "bfloat16"),
+        ("bfloat16", T4, "float16"),
+        ("bfloat16", MPS, "float32"),
+        ("bfloat16", CPU, "float32"),
+        ("float16", T4, "float16"),
+        ("float32", A100, "float32"),
+        ("auto", T4, "float16"),
+    ],
+)
+def test_a_run_is_scored_on_a_device_without_its_dtype(request_: str, where: Device, dtype: str) -> None:
+    assert dtype_elsewhere(request_, where) == dtype
 
 
 @pytest.fixture

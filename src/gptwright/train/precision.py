@@ -72,6 +72,11 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
     return request, "asked for"
 
 
+def dtype_elsewhere(request: str, device: Device) -> str:
+    """The dtype of a run's model on a device that may be another than trained it, and lack what was asked."""
+    return choose_dtype(request if request in device.native_dtypes else "auto", device)[0]
+
+
 def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
     if request == "auto" and "bfloat16" in device.native_dtypes:
         return "float32", "unless a run finds at its start that bfloat16 is quicker for its model"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -153,7 +154,8 @@ def parallel_facts(
         return []
     smallest, largest = shares(config.sequences_per_step, world.size)
     share = str(largest) if smallest == largest else f"{smallest} or {largest}"
-    backend = "NCCL" if device.type == "cuda" else "gloo"
+    # As torchrun's processes are connected in `gptwright.train.distributed`.
+    backend = "NCCL" if device.type == "cuda" and dist.is_nccl_available() else "gloo"
     hosts = f"{world.hosts} host{'s' if world.hosts > 1 else ''}"
     return [
         _derived("processes", world.size, f"{world.size} on {hosts}, over {backend}", "torchrun"),

@@ -32,7 +32,7 @@ from gptwright.model.gpt import GPT
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.load import chosen_checkpoint, load_checkpointed, tokenizer_of_run
-from gptwright.train.precision import Precision, choose_dtype
+from gptwright.train.precision import Precision, dtype_elsewhere
 from gptwright.train.threads import OthersLoad, Pass, choose_threads
 
 # Logits in one forward pass: 256 MB in float32, well below what a step of training needs.
@@ -123,7 +123,7 @@ def score_run(
         split, label = _validation(run, config.dataset, dataset)
         windows = _windows_of_split(split, block_size, stride)
     chosen = windows if max_windows is None else _drawn(windows, max_windows, config.seed)
-    dtype, _ = choose_dtype(config.dtype, place)
+    dtype = dtype_elsewhere(config.dtype, place)
     precision = Precision(place, dtype)
     choose_threads(model, precision, load, Pass(rows=len(chosen), context=block_size, learns=False))
     score = score_windows(model, chosen, precision, tokenizer, progress)
