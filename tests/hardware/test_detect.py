@@ -144,6 +144,28 @@ def test_looking_at_cards_makes_no_context_on_any(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
+    ("system", "release", "kept"),
+    [
+        ("Windows", "11", 0.75),
+        ("Linux", "5.15.153.1-microsoft-standard-WSL2", 0.75),
+        ("Linux", "6.8.0-45-generic", None),
+    ],
+)
+def test_where_a_full_card_goes_on_in_main_memory_it_is_kept_to_its_own(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, kept: float | None
+) -> None:
+    Cards(monkeypatch, (8, 9))
+    fractions: list[float] = []
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "release", lambda: release)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (8 * 2**30, 12 * 2**30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 2**30)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda part, _: fractions.append(part))
+    use_device(find_device("cuda"))
+    assert fractions == ([] if kept is None else [kept])
+
+
+@pytest.mark.parametrize(
     ("capability", "runs"),
     [((6, 1), False), ((7, 0), False), ((7, 5), True), ((8, 9), True), ((9, 0), True), ((12, 1), True)],
 )

@@ -58,15 +58,20 @@ def test_the_next_batch_is_read_while_this_one_is_used(monkeypatch: pytest.Monke
     assert seen == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("kind", "beside"), [("cuda", True), ("mps", False)])
-def test_only_what_is_pinned_is_copied_while_the_host_goes_on(
-    monkeypatch: pytest.MonkeyPatch, kind: str, *, beside: bool
+@pytest.mark.parametrize(
+    ("kind", "can_pin", "wanted"),
+    [("cuda", True, (True, True)), ("cuda", False, (False, True)), ("mps", False, (False, False))],
+)
+def test_a_batch_is_pinned_for_cuda_and_waited_for_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, can_pin: bool, wanted: tuple[bool, bool]
 ) -> None:
-    """An Apple GPU would read memory that a dropped batch has given back."""
+    """An Apple GPU would read memory that a dropped batch has given back; CUDA looks whether it is pinned."""
     copied: list[tuple[bool, bool]] = []
     pinned: list[int] = []
 
     def pin(batch: torch.Tensor) -> torch.Tensor:
+        if not can_pin:
+            raise RuntimeError("CUDA error: out of memory")
         pinned.append(id(batch))
         return batch
 
@@ -80,7 +85,7 @@ def test_only_what_is_pinned_is_copied_while_the_host_goes_on(
     card = Device(type=kind, index=None, name="card", memory_bytes=1, native_dtypes=("float32",), detail="")
     with Prefetcher(sampler("random"), card, last_step=2) as batches:
         batches.batch(0)
-    assert copied == [(beside, beside)] * 2
+    assert copied == [wanted] * 2
 
 
 def test_a_bad_id_stops_the_step_that_needs_it() -> None:

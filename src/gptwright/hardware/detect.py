@@ -80,9 +80,19 @@ def find_device(request: str) -> Device:
 
 
 def use_device(device: Device) -> None:
-    """Makes a card the current one, where torch, Triton and NCCL take what is not told which is meant."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device.torch_device)
+    """Makes a card the current one, where torch, Triton and NCCL take what is not told which is meant.
+
+    Windows' driver, in WSL too, answers a full card with main memory, and a step takes many times as long
+    without a word. There torch's allocator is kept to what is free, so that it says when that is not enough.
+    """
+    if device.type != "cuda":
+        return
+    card = device.torch_device
+    torch.cuda.set_device(card)
+    if platform.system() == "Windows" or "microsoft" in platform.release().lower():
+        free, total = torch.cuda.mem_get_info(card)
+        own = torch.cuda.memory_reserved(card)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, (free + own) / total), card)
 
 
 def why_no_cuda() -> str | None:

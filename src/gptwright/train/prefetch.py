@@ -9,6 +9,7 @@ drawn early is what would have been drawn late, and a resumed run needs to know 
 Cost: one batch more in memory, 16 bytes a token.
 """
 
+import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -62,5 +63,7 @@ class Prefetcher:
     def _read(self, step: int) -> tuple[Tensor, Tensor]:
         tokens, targets = (torch.from_numpy(array) for array in self._sampler.batch(step))
         if self._device.type == "cuda":
-            return tokens.pin_memory(), targets.pin_memory()
+            # Where the system pins no more (WSL has little of it), the host waits for the copy.
+            with contextlib.suppress(RuntimeError):
+                return tokens.pin_memory(), targets.pin_memory()
         return tokens, targets
