@@ -3,8 +3,9 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train import fitting, memory
 from gptwright.train.memory import explained, is_out_of_memory, shrunk
 from gptwright.train.run import prepare_new, train_prepared
-from gptwright.train.session import Session
+from gptwright.train.session import Session, build_session
 from tests.train.conftest import Train, Watcher
 
 BIG = {"batch_size": "8", "gradient_accumulation_steps": "1", "learning_rate": "1e-3", "min_lr": "1e-4"}
@@ -116,6 +117,21 @@ def test_what_did_not_fit_is_not_counted_as_what_the_run_takes(
     monkeypatch.setattr(memory, "give_back", lambda device: given_back.append(device.type))
     on_a_small_card(tmp_path / "run", tiny | BIG | {"max_iters": "2"}, training=4, evaluating=2)
     assert given_back == ["cpu", "cpu"]
+
+
+def test_a_float16_step_that_fails_at_its_end_is_made_anew(tiny: dict[str, str]) -> None:
+    """When its gradients are unscaled already, which a scaler does once a step."""
+    session = build_session(load_config([], tiny))
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    session = replace(session, scaler=scaler)
+    memory.free_what_is_left(session)
+    for _ in range(2):
+        tokens_BT = torch.zeros((1, 4), dtype=torch.int64)
+        scaler.scale(session.model(tokens_BT, tokens_BT)).backward()
+        scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
+        memory.free_what_is_left(session)
+        assert scaler.get_scale() == 1024.0
+        assert all(parameter.grad is None for parameter in session.model.parameters())
 
 
 def test_an_evaluation_has_its_own_batch(

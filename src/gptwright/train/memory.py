@@ -79,6 +79,10 @@ def free_what_is_left(session: Session) -> None:
     The most memory in use is counted anew: what a step took that did not fit is not what the run takes.
     """
     session.optimizer.zero_grad(set_to_none=True)
+    if session.scaler.is_enabled():
+        # A step that failed with unscaled gradients has left that unfinished; a scale that is set ends it.
+        session.scaler.scale(torch.zeros((), device=session.precision.device.torch_device))
+        session.scaler.update(session.scaler.get_scale())
     if session.compiled:
         torch.compiler.reset()
     gc.collect()
