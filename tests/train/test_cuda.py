@@ -22,6 +22,7 @@ from gptwright.record.run import RunFolder
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Trainer
 from gptwright.train.measure import measure
+from gptwright.train.precision import allow_tf32
 from gptwright.train.replica import build_replica
 from gptwright.train.run import prepare_new, train_prepared
 from gptwright.train.score import score_run
@@ -31,7 +32,11 @@ from gptwright.train.state import TrainState
 from gptwright.train.world import World
 from tests.train.conftest import Train, Watcher, story
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # What torch says of itself on a GPU, such as that the mode that finds waits is a prototype.
+    pytest.mark.filterwarnings(r"default::UserWarning:torch\b"),
+]
 
 
 def losses(out: Path) -> np.ndarray:
@@ -240,6 +245,7 @@ def test_copies_and_parts_over_nccl_have_the_gradients_of_the_model(parallel: st
     options = {"n_layer": "2", "n_head": "2", "n_embd": "64", "block_size": "16"}
     shape = ModelShape.of(load_config([], options).config, 64)
     device = find_device("cuda")
+    allow_tf32(device)
     tokens_BT = torch.randint(64, (4, 16), device="cuda")
     models = []
     for how in ("none", parallel):
@@ -255,4 +261,4 @@ def test_copies_and_parts_over_nccl_have_the_gradients_of_the_model(parallel: st
         {name: getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for name, p in model.named_parameters()}
         for model in models
     )
-    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-4)
