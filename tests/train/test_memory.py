@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from torch import Tensor
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import RunFailedError
+from gptwright.errors import DeviceError, RunFailedError
 from gptwright.hardware.limits import MemoryLimit
+from gptwright.model.gpt import GPT
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train import fitting, memory
@@ -159,6 +161,22 @@ def test_what_fits_nowhere_or_may_not_be_cut_ends_with_what_to_do(
         on_a_small_card(tmp_path / "stop", tiny | BIG | {"out_of_memory": "stop"}, training=4)
     last = read_metrics(tmp_path / "stop" / "metrics.jsonl")[-1]
     assert (last["kind"], last["state"]) == ("end", "failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.14 GiB.\nMore of it"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 17.9 GB)"),
+    ],
+)
+def test_weights_that_fit_no_device_say_so(
+    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(GPT, "to", mock.Mock(side_effect=error))
+    with pytest.raises(DeviceError, match="the weights of this model alone do not fit") as caught:
+        build_session(load_config([], tiny))
+    assert caught.value.why == str(error).splitlines()[0]
 
 
 @pytest.mark.parametrize(("batch", "steps", "wanted"), [(12, 40, (6, 80)), (9, 2, (3, 6)), (7, 1, (1, 7))])

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gptwright.arithmetic.cut import shares
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import ConfigError
+from gptwright.errors import ConfigError, DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
@@ -96,7 +96,24 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
         compiled: whether it is compiled; under `fsdp` block by block, because gathering is not compiled.
         device: this process's.
         world: the processes.
+
+    Raises:
+        DeviceError: not even the weights fit there.
     """
+    try:
+        return _built(model, parallel=parallel, compiled=compiled, device=device, world=world)
+    except RuntimeError as error:
+        # CUDA's allocator and Apple's both say so in these words.
+        if "out of memory" not in str(error):
+            raise
+        raise DeviceError(
+            f"the weights of this model alone do not fit {device.name}",
+            why=str(error).splitlines()[0],
+            fix="a smaller model, a device that nobody else fills, or several with --parallel=fsdp",
+        ) from None
+
+
+def _built(model: GPT, *, parallel: str, compiled: bool, device: Device, world: World) -> Replica:
     if parallel == "fsdp":
         _shard(model, compiled=compiled, device=device, world=world)
         return Replica(model, sharded=True, compiled=compiled)
