@@ -118,7 +118,7 @@ def test_nothing_waits_for_the_device_or_leaves_it(trainer: tuple[Trainer, bool]
     model = run.session.model
     # GradScaler inverts its scale in float64, but on an Apple GPU in float32.
     with run.batches, LikeAGpu(float64=scaled):
-        try_step(run.session, run.config, 2)
+        try_step(run.session, run.fitting.cut)
         for step in range(2):
             made = run._update(step)
             assert {number.device.type for number in made} == {GPU.type}

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gptwright.arithmetic.cut import cut_step
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
@@ -134,6 +135,24 @@ def test_a_float16_step_that_fails_at_its_end_is_made_anew(tiny: dict[str, str])
         memory.free_what_is_left(session)
         assert scaler.get_scale() == 1024.0
         assert all(parameter.grad is None for parameter in session.model.parameters())
+
+
+@pytest.mark.parametrize(("processes", "tried"), [(1, [8]), (2, [4]), (3, [3]), (8, [1])])
+def test_what_is_tried_is_this_processs_own_micro_batch(
+    tiny: dict[str, str], processes: int, tried: list[int]
+) -> None:
+    """Several processes share a step, and none makes the micro-batch of one alone."""
+    session = build_session(load_config([], tiny | BIG))
+    sizes: list[int] = []
+
+    def forward(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        sizes.append(len(tokens_BT))
+        loss: Tensor = session.model(tokens_BT, targets_BT)
+        return loss
+
+    session = replace(session, replica=replace(session.replica, forward=forward))
+    memory.try_step(session, cut_step(8, batch_size=8, rank=processes - 1, size=processes))
+    assert sizes == tried
 
 
 def test_an_evaluation_has_its_own_batch(

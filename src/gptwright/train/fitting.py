@@ -53,15 +53,14 @@ class Fitting:
             RunFailedError: none does, or the settings forbid it; or the device computes wrong numbers.
         """
         if self._session.precision.device.type == "cpu":
-            if self._session.world.size > 1:
-                return
-            self._foresee(step)
+            if self._session.world.size == 1:
+                self._foresee(step)
             if not has_address_limit():
                 return
             # A heap that keeps what a failed step took leaves no addresses for what does not come from it,
             # such as code that is made for a shape.
             give_back_freed_memory()
-        self.attempt(step, lambda: memory.try_step(self._session, self.config, len(self.cut.micro_batches)))
+        self.attempt(step, lambda: memory.try_step(self._session, self.cut))
         self.evaluate(step, self._evaluator.try_batch)
         if self._session.precision.device.type == "mps":
             self._require_right_numbers(step)

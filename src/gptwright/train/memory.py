@@ -17,6 +17,7 @@ import torch
 
 from gptwright import units
 from gptwright.arithmetic.allocations import allocation_bytes, decode_allocation
+from gptwright.arithmetic.cut import Cut
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
@@ -115,25 +116,23 @@ def too_little_memory(said: str, config: TrainConfig, *, several: bool = False) 
     )
 
 
-def try_step(session: Session, config: TrainConfig, passes: int) -> None:
+def try_step(session: Session, cut: Cut) -> None:
     """Makes a step that changes nothing, with all that a step ever allocates.
 
     Args:
         session: what trains.
-        config: with the micro-batch to try.
-        passes: micro-batches of a step in this process.
+        cut: this process's part of a step; its largest micro-batch is tried.
 
     Raises:
         RuntimeError: something did not fit.
     """
     place = session.precision.device.torch_device
     # As in a real step two tensors, each whole: a compiled model is made anew for one in the place of both.
-    tokens_BT, targets_BT = torch.zeros(
-        (2, config.batch_size, config.block_size), dtype=torch.int64, device=place
-    )
+    rows = max(micro.rows.stop - micro.rows.start for micro in cut.micro_batches)
+    tokens_BT, targets_BT = torch.zeros((2, rows, session.config.block_size), dtype=torch.int64, device=place)
     session.model.train()
     # Accumulating, gradients lie beside the activations: that is where memory peaks.
-    for _ in range(min(2, passes)):
+    for _ in cut.micro_batches[:2]:
         with session.precision.autocast():
             loss = session.forward(tokens_BT, targets_BT)
         session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
