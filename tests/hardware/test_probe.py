@@ -1,5 +1,6 @@
 """Peak and bandwidth under a false clock and against another library; compilers that work and that do not."""
 
+import functools
 import os
 import shutil
 import time
@@ -90,6 +91,9 @@ def test_on_a_gpu_a_measurement_leaves_nothing_behind(monkeypatch: pytest.Monkey
     assert done == ["rate", "rate", "emptied", torch.device("cuda:1")]
     assert measure_bandwidth(gpu) == 1.0
     assert done[4:] == ["rate", "emptied", torch.device("cuda:1")]
+    monkeypatch.setattr(torch.mps, "empty_cache", lambda: done.append("given back"))
+    probe.give_back(replace(cpu, type="mps"))
+    assert done[7:] == ["given back"]
 
 
 def test_a_peak_is_measured_once_a_process(monkeypatch: pytest.MonkeyPatch, cpu: Device) -> None:
@@ -197,3 +201,36 @@ def test_this_machines_compiler_answers(monkeypatch: pytest.MonkeyPatch) -> None
     works, seen = try_compiler(seconds=61.0)
     assert not works
     assert "no_such_header.h" in seen
+
+
+@pytest.fixture
+def another(cpu: Device) -> Iterator[Device]:
+    """A device of which nothing is remembered."""
+    yield replace(cpu, name="another")
+    probe.try_gpu_compiler.cache_clear()
+
+
+def test_a_gpus_compiler_is_tried_on_a_kernel(monkeypatch: pytest.MonkeyPatch, another: Device) -> None:
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    works, seen = probe.try_gpu_compiler(another)
+    assert works, seen
+    assert seen.startswith("torch.compile made a kernel in ")
+
+
+def test_a_gpus_compiler_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, another: Device) -> None:
+    """In the words of what failed, not of what torch wraps around it."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC\nand so on")
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=fails))
+    assert probe.try_gpu_compiler(another) == (
+        False,
+        "torch.compile fails: RuntimeError: Failed to find C compiler. Please specify via CC",
+    )
+
+
+def test_a_card_that_is_not_there_has_no_compiler(another: Device) -> None:
+    works, seen = probe.try_gpu_compiler(replace(another, type="cuda", index=99))
+    assert not works
+    assert seen.startswith("torch.compile fails: ")

@@ -6,11 +6,13 @@ torch is imported once and computes nothing before a fork. PLAN is a list of wor
 […]}`; a run has `out` and either `options` (a new run) or `overrides` (it goes on), and what happens to it.
 To rank 1 (the only one, where there is one): `stop_at` sends it SIGTERM after so many steps, `nan_at` makes
 its loss no number at these steps, `no_memory_at` fails an allocation at this one. `damaged` flips a bit of
-the newest checkpoint before; a world's `locked` is a run folder that another process writes meanwhile. Each
-world is one process group, joined as `torchrun` would have it joined. Prints one JSON line: for each world
-its ranks' exit statuses, and for each rank the step at which each run ended.
+the newest checkpoint before; `tried` has a step tried first; a world's `locked` is a run folder that
+another process writes meanwhile. Each world is one process group, joined as `torchrun` would have it
+joined. Prints one JSON line: for each world its ranks' exit statuses, and for each rank the step at which
+each run ended.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -75,7 +77,10 @@ def train(run: dict[str, Any], world: World) -> int:
     replica = prepared.session.replica
     fate = Fate(run if world.rank == min(1, world.size - 1) else {}, replica.forward)
     object.__setattr__(replica, "forward", fate)
-    return train_prepared(prepared, fate, hook=run.get("hook")).state.step
+    # As on a GPU, a step and an evaluation are tried before the first.
+    limit = mock.patch("gptwright.train.fitting.has_address_limit", return_value=True)
+    with limit if run.get("tried") else contextlib.nullcontext():
+        return train_prepared(prepared, fate, hook=run.get("hook")).state.step
 
 
 def damage(out: Path) -> None:

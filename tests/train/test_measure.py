@@ -1,18 +1,25 @@
 """`plan --measure`: a few real steps on the device here."""
 
+import functools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
+import torch
+from torch import Tensor
 
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
 from gptwright.facts import stated
+from gptwright.hardware.detect import find_device
 from gptwright.hardware.limits import MemoryLimit
 from gptwright.plan.plan import make_plan
 from gptwright.train import measure as measuring
+from gptwright.train import precision
+from gptwright.train.precision import Precision
 from tests.conftest import Answer
 
 SMALL: dict[str, Any] = {
@@ -65,6 +72,48 @@ def test_an_allocation_that_fails_is_a_trial_that_did_not_run(
     plan = make_plan(TrainConfig(**SMALL), {"dataset": stated("dataset", "own")}, sources={})
     with pytest.raises(DeviceError, match=r"4: out of memory"):
         measuring.measure(plan)
+
+
+@pytest.mark.parametrize(("compiles", "variants"), [(True, [True, False]), (False, [False])])
+def test_on_a_gpu_a_step_is_compiled_only_where_it_can_be(
+    monkeypatch: pytest.MonkeyPatch, *, compiles: bool, variants: list[bool]
+) -> None:
+    device = replace(find_device("cpu"), type="cuda", index=0)
+    tried: list[bool] = []
+
+    def seconds(_1: object, _2: object, _3: object, _4: object, compiled: bool) -> tuple[float, float, float]:
+        tried.append(compiled)
+        return 1.0, 1.0, 1.0
+
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    for name in ("use_device", "allow_tf32", "give_back"):
+        monkeypatch.setattr(measuring, name, nothing)
+    monkeypatch.setattr(measuring, "find_device", lambda _: device)
+    monkeypatch.setattr(
+        measuring, "choose_precision", lambda **_: (Precision(device, "float32"), compiles, [])
+    )
+    monkeypatch.setattr(measuring, "_step_seconds", seconds)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 2**30)
+    config = replace(TrainConfig(**SMALL), compile="auto")
+    measured = measuring.measure(make_plan(config, {"dataset": stated("dataset", "own")}, sources={}))
+    assert list(dict.fromkeys(tried)) == variants
+    assert {trial.peak_bytes for trial in measured.trials} == {2**30}
+
+
+def test_every_cut_is_compiled_for_its_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a run would; a second size would otherwise be compiled for any, which is slower."""
+    sizes: list[int] = []
+
+    def compiled(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        sizes.extend(len(given) for given in inputs if isinstance(given, Tensor) and given.dim() == 2)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=compiled))
+    monkeypatch.setattr(precision, "try_compiler", lambda: (True, "compiled"))
+    config = replace(TrainConfig(**SMALL), compile=True, dtype="float32", kernels=False)
+    measured = measuring.measure(make_plan(config, {"dataset": stated("dataset", "own")}, sources={}))
+    cuts = [trial.micro_batch for trial in measured.trials]
+    assert [size for size in sizes if size in cuts] == [cut for cut in cuts for _ in ("tokens", "targets")]
 
 
 def test_the_verb_shows_trials_and_uses_the_measured_speed(gptwright: Callable[..., Answer]) -> None:

@@ -3,25 +3,29 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from gptwright.arithmetic.cut import cut_step
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import RunFailedError
+from gptwright.errors import DeviceError, RunFailedError
 from gptwright.hardware.limits import MemoryLimit
+from gptwright.model.gpt import GPT
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
 from gptwright.train import fitting, memory
 from gptwright.train.memory import explained, is_out_of_memory, shrunk
 from gptwright.train.run import prepare_new, train_prepared
-from gptwright.train.session import Session
+from gptwright.train.session import Session, build_session
 from tests.train.conftest import Train, Watcher
 
 BIG = {"batch_size": "8", "gradient_accumulation_steps": "1", "learning_rate": "1e-3", "min_lr": "1e-4"}
@@ -108,6 +112,49 @@ def test_a_step_that_fits_at_once_is_the_run_without_a_trial(
     assert story(tmp_path / "plain") == story(tmp_path / "tried")
 
 
+def test_what_did_not_fit_is_not_counted_as_what_the_run_takes(
+    tmp_path: Path, tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[str] = []
+    monkeypatch.setattr(fitting, "has_address_limit", lambda: True)
+    monkeypatch.setattr(memory, "give_back", lambda device: given_back.append(device.type))
+    on_a_small_card(tmp_path / "run", tiny | BIG | {"max_iters": "2"}, training=4, evaluating=2)
+    assert given_back == ["cpu", "cpu"]
+
+
+def test_a_float16_step_that_fails_at_its_end_is_made_anew(tiny: dict[str, str]) -> None:
+    """When its gradients are unscaled already, which a scaler does once a step."""
+    session = build_session(load_config([], tiny))
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    session = replace(session, scaler=scaler)
+    memory.free_what_is_left(session)
+    for _ in range(2):
+        tokens_BT = torch.zeros((1, 4), dtype=torch.int64)
+        scaler.scale(session.model(tokens_BT, tokens_BT)).backward()
+        scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
+        memory.free_what_is_left(session)
+        assert scaler.get_scale() == 1024.0
+        assert all(parameter.grad is None for parameter in session.model.parameters())
+
+
+@pytest.mark.parametrize(("processes", "tried"), [(1, [8]), (2, [4]), (3, [3]), (8, [1])])
+def test_what_is_tried_is_this_processs_own_micro_batch(
+    tiny: dict[str, str], processes: int, tried: list[int]
+) -> None:
+    """Several processes share a step, and none makes the micro-batch of one alone."""
+    session = build_session(load_config([], tiny | BIG))
+    sizes: list[int] = []
+
+    def forward(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        sizes.append(len(tokens_BT))
+        loss: Tensor = session.model(tokens_BT, targets_BT)
+        return loss
+
+    session = replace(session, replica=replace(session.replica, forward=forward))
+    memory.try_step(session, cut_step(8, batch_size=8, rank=processes - 1, size=processes))
+    assert sizes == tried
+
+
 def test_an_evaluation_has_its_own_batch(
     tmp_path: Path, tiny: dict[str, str], train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +180,22 @@ def test_what_fits_nowhere_or_may_not_be_cut_ends_with_what_to_do(
         on_a_small_card(tmp_path / "stop", tiny | BIG | {"out_of_memory": "stop"}, training=4)
     last = read_metrics(tmp_path / "stop" / "metrics.jsonl")[-1]
     assert (last["kind"], last["state"]) == ("end", "failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 6.14 GiB.\nMore of it"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 17.9 GB)"),
+    ],
+)
+def test_weights_that_fit_no_device_say_so(
+    tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(GPT, "to", mock.Mock(side_effect=error))
+    with pytest.raises(DeviceError, match="the weights of this model alone do not fit") as caught:
+        build_session(load_config([], tiny))
+    assert caught.value.why == str(error).splitlines()[0]
 
 
 @pytest.mark.parametrize(("batch", "steps", "wanted"), [(12, 40, (6, 80)), (9, 2, (3, 6)), (7, 1, (1, 7))])
@@ -167,6 +230,8 @@ def test_the_message_names_the_tensor() -> None:
     assert is_out_of_memory(cpu)
     assert "the size of the float32 logits" in explained(cpu, shape, config, "float32")
     assert is_out_of_memory(RuntimeError("could not create a primitive"))
+    blas = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert is_out_of_memory(RuntimeError(blas))
     assert not is_out_of_memory(RuntimeError("could not create a primitive descriptor for a convolution"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
     assert explained(MemoryError(), shape, config, "float32") == "an allocation failed"

@@ -15,6 +15,7 @@ from gptwright.train.precision import (
     choose_dtype,
     choose_precision,
     device_fact,
+    dtype_elsewhere,
     missing_compiler,
 )
 
@@ -96,20 +97,39 @@ def test_bfloat16_that_would_be_emulated_is_refused(where: Device, name: str) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("request_", "where", "dtype"),
+    [
+        ("bfloat16", A100, "bfloat16"),
+        ("bfloat16", T4, "float16"),
+        ("bfloat16", MPS, "float32"),
+        ("bfloat16", CPU, "float32"),
+        ("float16", T4, "float16"),
+        ("float32", A100, "float32"),
+        ("auto", T4, "float16"),
+    ],
+)
+def test_a_run_is_scored_on_a_device_without_its_dtype(request_: str, where: Device, dtype: str) -> None:
+    assert dtype_elsewhere(request_, where) == dtype
+
+
 @pytest.fixture
 def with_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "try_compiler", lambda: (True, "g++ compiled"))
+    monkeypatch.setattr(precision, "try_gpu_compiler", lambda _: (True, "a kernel"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
 
 @pytest.fixture
 def without_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "try_compiler", lambda: (False, NO_HEADERS))
+    monkeypatch.setattr(precision, "try_gpu_compiler", lambda _: (False, NO_KERNEL))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 NO_TRITON = "the package triton is not installed"
 NO_HEADERS = "g++ fails: 1:10: fatal error: Python.h: No such file"
+NO_KERNEL = "torch.compile fails: RuntimeError: Failed to find C compiler"
 
 
 @pytest.mark.usefixtures("with_compilers")
@@ -157,9 +177,9 @@ def test_a_card_older_than_triton_is_not_compiled_for() -> None:
 
 
 @pytest.mark.usefixtures("without_compilers")
-def test_triton_without_pythons_headers_is_missing_something(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_that_makes_no_kernel_is_missing_something(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert choose_compile("auto", A100) == (False, NO_HEADERS)
+    assert choose_compile("auto", A100) == (False, NO_KERNEL)
 
 
 @pytest.mark.usefixtures("without_compilers")

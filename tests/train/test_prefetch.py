@@ -10,7 +10,7 @@ import torch
 from gptwright.data.sampling import SamplingMode, WindowReader, WindowSampler
 from gptwright.data.splits import Shard, TokenSplit, check_ids, map_shard
 from gptwright.errors import DataError
-from gptwright.hardware.detect import find_device
+from gptwright.hardware.detect import Device, find_device
 from gptwright.train.prefetch import Prefetcher
 
 MODES: list[SamplingMode] = ["random", "epoch"]
@@ -56,6 +56,36 @@ def test_the_next_batch_is_read_while_this_one_is_used(monkeypatch: pytest.Monke
         batches.batch(2)
     # Nothing beyond the last step is read.
     assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "can_pin", "wanted"),
+    [("cuda", True, (True, True)), ("cuda", False, (False, True)), ("mps", False, (False, False))],
+)
+def test_a_batch_is_pinned_for_cuda_and_waited_for_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, can_pin: bool, wanted: tuple[bool, bool]
+) -> None:
+    """An Apple GPU would read memory that a dropped batch has given back; CUDA looks whether it is pinned."""
+    copied: list[tuple[bool, bool]] = []
+    pinned: list[int] = []
+
+    def pin(batch: torch.Tensor) -> torch.Tensor:
+        if not can_pin:
+            raise RuntimeError("CUDA error: out of memory")
+        pinned.append(id(batch))
+        return batch
+
+    def to(batch: torch.Tensor, place: torch.device, *, non_blocking: bool) -> torch.Tensor:
+        assert place.type == kind
+        copied.append((id(batch) in pinned, non_blocking))
+        return batch
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    card = Device(type=kind, index=None, name="card", memory_bytes=1, native_dtypes=("float32",), detail="")
+    with Prefetcher(sampler("random"), card, last_step=2) as batches:
+        batches.batch(0)
+    assert copied == [wanted] * 2
 
 
 def test_a_bad_id_stops_the_step_that_needs_it() -> None:

@@ -72,8 +72,8 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
             "size": 2,
             "runs": [
                 new("whole", longer),
-                new("ddp-2", options, parallel="ddp"),
-                new("fsdp-2", options, parallel="fsdp"),
+                new("ddp-2", options, {"tried": True}, parallel="ddp"),
+                new("fsdp-2", options, {"tried": True}, parallel="fsdp"),
                 new("ddp-chain", options, {"stop_at": 19}, parallel="ddp"),
                 new("fsdp-chain", options, {"stop_at": 19}, parallel="fsdp"),
                 new("dropping", dropping),
@@ -88,8 +88,8 @@ def plan(dataset: Path) -> list[dict[str, Any]]:
             "runs": [
                 on("ddp-chain", parallel="fsdp"),
                 on("fsdp-chain", parallel="ddp"),
-                new("ddp-3", uneven, parallel="ddp"),
-                new("fsdp-3", uneven, parallel="fsdp"),
+                new("ddp-3", uneven, {"tried": True}, parallel="ddp"),
+                new("fsdp-3", uneven, {"tried": True}, parallel="fsdp"),
             ],
         },
         {

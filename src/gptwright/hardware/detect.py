@@ -2,9 +2,15 @@
 
 `torch.cuda.is_bf16_supported()` says yes on cards that only emulate bfloat16, several times slower than
 their float16; here only native support counts.
+
+Looking makes no card the current one: that alone has the driver set up a context there, some 0.4 GiB, and
+under torchrun each process would do so on every card.
 """
 
+import os
 import platform
+import re
+import shutil
 from dataclasses import dataclass
 
 import psutil
@@ -41,13 +47,15 @@ class Device:
 
 
 def detect_devices() -> list[Device]:
-    """All devices of this machine, the fastest kind first; the CPU is always last."""
-    devices = (
-        [_cuda(index) for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    )
+    """All devices of this machine that torch can use, the fastest kind first; the CPU is always last."""
+    devices = [_cuda(index) for index in range(_card_count()) if runs_here(index)]
     if torch.backends.mps.is_available():
         devices.append(_mps())
     return [*devices, _cpu()]
+
+
+def _card_count() -> int:
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def find_device(request: str) -> Device:
@@ -63,23 +71,93 @@ def find_device(request: str) -> Device:
         if request in (device.type, str(device.torch_device)):
             return device
     here = ", ".join(str(device.torch_device) for device in devices)
+    why = why_no_cuda() if request.startswith("cuda") else None
     raise DeviceError(
         f"device = {request!r} is not on this machine",
-        why=f"torch {torch.__version__} sees: {here}{_why_no_cuda(request)}",
+        why=f"torch {torch.__version__} sees: {here}" + (f"; {why}" if why else ""),
         fix="--device=auto takes the best that is here",
     )
 
 
-def _why_no_cuda(request: str) -> str:
-    if request.startswith("cuda") and torch.version.cuda is None and torch.version.hip is None:
-        return "; this torch was built without CUDA"
-    return ""
+def use_device(device: Device) -> None:
+    """Makes a card the current one, where torch, Triton and NCCL take what is not told which is meant.
+
+    Windows' driver, in WSL too, answers a full card with main memory, and a step takes many times as long
+    without a word. There torch's allocator is kept to what is free, so that it says when that is not enough.
+    """
+    if device.type != "cuda":
+        return
+    card = device.torch_device
+    torch.cuda.set_device(card)
+    if platform.system() == "Windows" or "microsoft" in platform.release().lower():
+        free, total = torch.cuda.mem_get_info(card)
+        own = torch.cuda.memory_reserved(card)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, (free + own) / total), card)
+
+
+def why_no_cuda() -> str | None:
+    """Why torch cannot use a GPU of this machine, as far as that can be seen; None where nothing is wrong."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "this torch was built without CUDA"
+    old = [index for index in range(_card_count()) if not runs_here(index)]
+    if old:
+        properties = torch.cuda.get_device_properties(old[0])
+        return (
+            f"{properties.name} has compute capability {properties.major}.{properties.minor}, and this torch"
+            f" was built for {' '.join(torch.cuda.get_arch_list())} alone; another build may have it:"
+            " https://pytorch.org/get-started/locally"
+        )
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not _card_count() and not hidden and shutil.which("nvidia-smi"):
+        return "nvidia-smi is here, but no card answers torch: see to the driver and CUDA_VISIBLE_DEVICES"
+    return None
+
+
+def idle_warnings(device: Device, *, asked: str, processes: int) -> list[str]:
+    """What of this machine a run leaves idle without having been told to.
+
+    Args:
+        device: that it takes.
+        asked: the setting that led there.
+        processes: how many train together.
+    """
+    cards = sum(runs_here(index) for index in range(_card_count()))
+    if device.type == "cuda" and processes == 1 and cards > 1:
+        return [
+            f"{cards} GPUs are here and this run uses one, {device.torch_device}: for all of them"
+            f" `torchrun --standalone --nproc_per_node={cards} -m gptwright train …`"
+        ]
+    wanted = asked == "auto" and device.type == "cpu" and (_card_count() or shutil.which("nvidia-smi"))
+    why = why_no_cuda() if wanted else None
+    return [f"this run is on the CPU although there is an NVIDIA GPU: {why}"] if why else []
+
+
+def runs_here(index: int) -> bool:
+    """Whether this torch has code for a card: builds drop older cards, which then fail at their first kernel.
+
+    Most builds of torch 2.11 and newer have none for a V100 and older (pytorch/pytorch#172352). Code for a
+    capability runs on cards of the same major number from its minor number on; `compute_NN` is compiled by
+    the driver for any card from NN on. ROCm names its own otherwise.
+    """
+    built_for = torch.cuda.get_arch_list()
+    if torch.version.hip is not None or not built_for:
+        return True
+    properties = torch.cuda.get_device_properties(index)
+    major, minor = properties.major, properties.minor
+    for name in built_for:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
+        if found is None:
+            continue
+        of = int(found[2]), int(found[3])
+        if of <= (major, minor) and (found[1] == "compute" or of[0] == major):
+            return True
+    return False
 
 
 def _cuda(index: int) -> Device:
     properties = torch.cuda.get_device_properties(index)
-    with torch.cuda.device(index):
-        native_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    # As torch.cuda.is_bf16_supported(including_emulation=False) has it for the current card.
+    native_bf16 = torch.version.hip is not None or properties.major >= 8
     return Device(
         type="cuda",
         index=index,

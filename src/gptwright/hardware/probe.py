@@ -4,8 +4,11 @@ The denominator of an MFU decides what it says, so ours is this machine's own ma
 dtype of the run: square matrices large enough to hide every overhead, the best of several short runs,
 because what disturbs a measurement only ever makes it slower. Memory bandwidth is measured in the same way.
 
-`torch.compile` itself is not tried: on two busy cores the first call took 29 s, and 8 s with its cache warm.
-What it most often lacks is a compiler that finds Python's headers, and that is tried.
+On a CPU `torch.compile` itself is not tried: on two busy cores the first call took 29 s, and 8 s with its
+cache warm. What it most often lacks is a compiler that finds Python's headers, and that is tried. On a GPU,
+where every run is compiled, it makes one kernel of one line: what may be missing there (Triton, a C
+compiler, headers, a driver that knows the card, Triton's code for it) shows in no other way, and a run would
+end at its first step.
 """
 
 import functools
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from gptwright.hardware.detect import Device
 
@@ -50,7 +54,7 @@ def matmul_peak_now(device: Device, dtype: torch.dtype, *, seconds: float) -> fl
     """
     sides = SIDES[device.type]
     rate = max(_rate(device, dtype, side, seconds / len(sides)) for side in sides)
-    _give_back(device)
+    give_back(device)
     return rate
 
 
@@ -76,7 +80,7 @@ def measure_bandwidth(device: Device, *, seconds: float = 0.3) -> float:
         seconds: about how long to measure; at least three copies are timed.
     """
     rate = _copy_rate(device, seconds)
-    _give_back(device)
+    give_back(device)
     return rate
 
 
@@ -88,11 +92,13 @@ def _copy_rate(device: Device, seconds: float) -> float:
     return 2 * 4 * numbers / fastest(lambda: target.copy_(source), device, seconds)
 
 
-def _give_back(device: Device) -> None:
-    """Leaves nothing of a measurement behind: what comes after finds its memory, and its own peak."""
+def give_back(device: Device) -> None:
+    """Leaves nothing behind of what was before: what comes after finds its memory, and its own peak."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device.torch_device)
+    elif device.type == "mps":
+        torch.mps.empty_cache()
 
 
 def fastest(work: Callable[[], object], device: Device, seconds: float) -> float:
@@ -133,6 +139,24 @@ def try_compiler(*, seconds: float = 10.0) -> tuple[bool, str]:
     if found[0] == "cl":
         return True, "cl is installed; it was not tried"
     return _tried(*found, seconds)
+
+
+@functools.lru_cache
+def try_gpu_compiler(device: Device) -> tuple[bool, str]:
+    """Whether torch.compile makes a kernel for a GPU here, and what was seen; tried once a process."""
+    begin = time.perf_counter()
+    try:
+        torch.compile(_of_one_line, dynamic=False)(torch.ones(256, device=device.torch_device))
+        synchronize(device)
+    except Exception as error:
+        cause = getattr(error, "inner_exception", error)
+        said = str(cause).strip().splitlines() or ["no reason given"]
+        return False, f"torch.compile fails: {type(cause).__name__}: {said[0]}"
+    return True, f"torch.compile made a kernel in {time.perf_counter() - begin:.1f} s"
+
+
+def _of_one_line(x: Tensor) -> Tensor:
+    return x.sin() + 1
 
 
 @functools.lru_cache

@@ -150,11 +150,14 @@ class GPT(nn.Module):
         self._initialize()
 
     def compiled(self) -> Callable[..., Tensor]:
-        """This model under torch.compile, which would write the loops over chunks of the loss out."""
+        """This model under torch.compile, which would write the loops over chunks of the loss out.
+
+        Each shape is compiled by itself: a second one would otherwise be made for any size, which is slower.
+        """
         if self.shape.loss_chunk:
             self._chunked_loss = torch.compiler.disable(chunked_cross_entropy)  # type: ignore[no-untyped-call]
             self._chunked_losses = torch.compiler.disable(chunked_losses)  # type: ignore[no-untyped-call]
-        return cast("Callable[..., Tensor]", torch.compile(self))
+        return cast("Callable[..., Tensor]", torch.compile(self, dynamic=False))
 
     def _initialize(self) -> None:
         """GPT-2's deviations; an untied table whose rows are normalized anyway starts with unit variance."""
@@ -204,7 +207,7 @@ class GPT(nn.Module):
 
     def _kernels(self) -> Kernels | None:
         """Our own that make this pass, in the dtype of its products; None where torch does."""
-        if not self.shape.kernels or torch.compiler.is_compiling():
+        if not self.shape.kernels or torch.compiler.is_compiling() or self.device.type != "cpu":
             return None
         lowered = torch.is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if lowered else self.lm_head.weight.dtype

@@ -14,7 +14,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
 from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact
-from gptwright.hardware.detect import Device, find_device
+from gptwright.hardware.detect import Device, find_device, use_device
 from gptwright.hardware.heap import give_back_freed_memory
 from gptwright.train.precision import Precision, allow_tf32, choose_precision
 from gptwright.train.room import require_room
@@ -74,6 +74,7 @@ def check(config: TrainConfig, dataset_folder: Path | None, world: World) -> Che
     """
     world.set_timeout(config.rank_timeout)
     device = find_device(world.device_request(config.device))
+    use_device(device)
     precision, compiled, choices = choose_precision(
         dtype=config.dtype, compile_model=config.compile, device=device
     )

@@ -77,8 +77,6 @@ def _join(world: World) -> str:
     from torch.distributed.rendezvous import rendezvous
 
     gpus = torch.cuda.is_available() and dist.is_nccl_available()
-    if torch.cuda.is_available() and world.local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(world.local_rank)
     try:
         timeout = timedelta(seconds=JOIN_SECONDS)
         store, _, _ = next(rendezvous("env://", timeout=timeout))

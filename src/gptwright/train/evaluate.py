@@ -82,14 +82,16 @@ class Evaluator:
 
     def _losses_of(self, name: str, starts: npt.NDArray[np.int64]) -> Tensor:
         session, device = self.session, self.session.precision.device.torch_device
-        tokens_BT, targets_BT = self.readers[name].read(starts)
+        # A last batch of another size would have the model compiled once more.
+        whole = np.resize(starts, self.batch_size) if session.compiled else starts
+        tokens_BT, targets_BT = self.readers[name].read(whole)
         with torch.no_grad(), session.precision.autocast():
             losses_B = session.forward(
                 torch.from_numpy(tokens_BT).to(device),
                 torch.from_numpy(targets_BT).to(device),
                 per_window=True,
             )
-        return losses_B.float()
+        return losses_B[: len(starts)].float()
 
 
 def summarized(losses: dict[str, npt.NDArray[np.float32]]) -> dict[str, MeanLoss]:

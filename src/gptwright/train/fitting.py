@@ -10,12 +10,14 @@ from typing import TypeVar
 from gptwright.arithmetic.cut import cut_step
 from gptwright.config.schema import TrainConfig
 from gptwright.config.write import to_toml
+from gptwright.errors import RunFailedError
 from gptwright.files import replace_text
 from gptwright.hardware.heap import give_back_freed_memory
 from gptwright.hardware.limits import has_address_limit, memory_limit
 from gptwright.record.run import RunFolder
 from gptwright.train import memory
 from gptwright.train.evaluate import Evaluator
+from gptwright.train.numerics import wrong_numbers
 from gptwright.train.reporter import Reporter
 from gptwright.train.session import Session
 
@@ -48,19 +50,31 @@ class Fitting:
         """Finds a cut that fits before the first step, in seconds.
 
         Raises:
-            RunFailedError: none does, or the settings forbid it.
+            RunFailedError: none does, or the settings forbid it; or the device computes wrong numbers.
         """
         if self._session.precision.device.type == "cpu":
-            if self._session.world.size > 1:
-                return
-            self._foresee(step)
+            if self._session.world.size == 1:
+                self._foresee(step)
             if not has_address_limit():
                 return
             # A heap that keeps what a failed step took leaves no addresses for what does not come from it,
             # such as code that is made for a shape.
             give_back_freed_memory()
-        self.attempt(step, lambda: memory.try_step(self._session, self.config, len(self.cut.micro_batches)))
+        self.attempt(step, lambda: memory.try_step(self._session, self.cut))
         self.evaluate(step, self._evaluator.try_batch)
+        if self._session.precision.device.type == "mps":
+            self._require_right_numbers(step)
+
+    def _require_right_numbers(self, step: int) -> None:
+        wrong = wrong_numbers(self._session, self.config)
+        if wrong is None:
+            return
+        self._reporter.record("end", {"step": step, "state": "failed", "reason": wrong})
+        raise RunFailedError(
+            wrong,
+            why="torch's kernels for Apple GPUs have had such faults, some at certain sizes only",
+            fix="a smaller --batch_size with more accumulation, a newer torch or macOS, or --device=cpu",
+        )
 
     def attempt(self, step: int, update: Callable[[], Result]) -> Result:
         """Makes a step, cut finer as often as memory asks for it; one that fails has changed no weights."""

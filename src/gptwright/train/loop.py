@@ -23,7 +23,6 @@ from torch import Tensor
 from gptwright import units
 from gptwright.arithmetic.flops import mfu
 from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError, typed
-from gptwright.hardware.probe import synchronize
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
@@ -174,9 +173,9 @@ class Trainer:
         set_momentum(self.session.optimizer, muon_momentum(self.config, step))
         loss, grad_norm = self.fitting.attempt(step, lambda: self._update(step))
         logging = step % self.config.log_interval == 0
-        if logging:
-            synchronize(self.session.precision.device)
         self.pending.add(loss, time.perf_counter() - begin)
+        if logging:
+            self.pending.catch_up(self.session.precision.device)
         self.state.step = step + 1
         self.watchdog.alive()
         self.writer.check()
@@ -326,6 +325,7 @@ class Trainer:
             self.reporter.acted("stalled", step, text, patience=PATIENCE)
 
     def _evaluate(self) -> None:
+        self.pending.catch_up(self.session.precision.device)
         begin = time.perf_counter()
         losses = self.fitting.evaluate(self.state.step, self.evaluator.evaluate)
         means = summarized(losses)
@@ -353,6 +353,7 @@ class Trainer:
 
     def _save(self, *, planned: bool = True) -> None:
         """Writes a checkpoint, unless what is settled first sends the run back to one."""
+        self.pending.catch_up(self.session.precision.device)
         if self._settled():
             self._write(planned=planned)
 
@@ -384,8 +385,7 @@ class Trainer:
     def _end(self, ending: str) -> Outcome:
         self.writer.wait()
         peak = peak_memory_bytes(self.session.precision.device)
-        fields = {"step": self.state.step, "state": ending, "peak_memory_bytes": peak}
-        self.reporter.record("end", fields)
+        self.reporter.record("end", {"step": self.state.step, "state": ending, "peak_memory_bytes": peak})
         return Outcome(ending, self.state)
 
 

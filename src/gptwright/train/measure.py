@@ -6,6 +6,7 @@ one optimizer update, so that a plan of long steps is measured in seconds. Rando
 do.
 """
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,11 +22,11 @@ from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import DeviceError
-from gptwright.hardware.detect import Device, find_device
+from gptwright.hardware.detect import Device, find_device, use_device
 from gptwright.hardware.efficiency import Speed
 from gptwright.hardware.heap import keep_freed_memory
 from gptwright.hardware.limits import memory_limit
-from gptwright.hardware.probe import synchronize
+from gptwright.hardware.probe import give_back, synchronize
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
@@ -91,6 +92,7 @@ def measure(plan: Plan) -> Measured:
     """
     config = plan.config
     device = find_device(config.device)
+    use_device(device)
     allow_tf32(device)
     precision, compiled, _ = choose_precision(dtype=config.dtype, compile_model=config.compile, device=device)
     shape, chosen = plan.shape, choose_way(config, plan.shape, device, before={})
@@ -99,7 +101,7 @@ def measure(plan: Plan) -> Measured:
         shape = ModelShape.of(config, shape.vocab_size)
         if shape.keeps_freed_memory:
             keep_freed_memory()
-    variants = (True, False) if device.type == "cuda" and config.compile == "auto" else (compiled,)
+    variants = (True, False) if compiled and config.compile == "auto" else (compiled,)
     trials = tuple(
         _trial(config, shape, precision, cut, variant) for variant in variants for cut in _cuts(plan)
     )
@@ -133,9 +135,11 @@ def _trial(
 ) -> Trial:
     micro_batch, accumulation = cut
     device = precision.device
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device.torch_device)
+    if compiled:
+        # What was compiled for another cut is neither this one's model nor its shape.
+        torch.compiler.reset()
+    gc.collect()
+    give_back(device)
     seconds, problem = None, _too_large(shape, config, precision, cut, compiled)
     try:
         seconds = None if problem else _step_seconds(config, shape, precision, cut, compiled)
@@ -188,8 +192,9 @@ def _step_seconds(
     )
     as_torch = cast("torch.optim.Optimizer", optimizer)
     scaler = precision.scaler()
-    tokens = torch.randint(shape.vocab_size, (micro_batch, shape.block_size + 1), device=device.torch_device)
-
+    tokens, targets = torch.randint(
+        shape.vocab_size, (2, micro_batch, shape.block_size), device=device.torch_device
+    )
     guard = UpdateGuard(
         spike_z=config.spike_z, scaled=scaler.is_enabled(), device=device.torch_device, state=TrainState()
     )
@@ -197,7 +202,7 @@ def _step_seconds(
 
     def micro_step() -> None:
         with precision.autocast():
-            loss = forward(tokens[:, :-1], tokens[:, 1:]) / accumulation
+            loss = forward(tokens, targets) / accumulation
         scaler.scale(loss).backward()
         losses.append(loss.detach())
 

@@ -17,17 +17,25 @@ import torch
 
 from gptwright import units
 from gptwright.arithmetic.allocations import allocation_bytes, decode_allocation
+from gptwright.arithmetic.cut import Cut
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.errors import RunFailedError
 from gptwright.hardware.limits import MemoryLimit
+from gptwright.hardware.probe import give_back
 from gptwright.train.guards import step_unless
 from gptwright.train.session import Session
 
-# What torch's allocator on a CPU says, and Python's own, when the system refuses.
-CPU_REFUSALS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
+# What torch's allocator on a CPU says, and Python's own, when the system refuses; and all that cuBLAS says
+# when the card has no room for its handle or its workspace.
+REFUSALS = (
+    "can't allocate memory",
+    "not enough memory",
+    "Cannot allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 # All that oneDNN says when it gets no memory for the code of a kernel, such as GELU's.
 ONEDNN_REFUSAL = "could not create a primitive"
 
@@ -38,7 +46,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and (
-        "out of memory" in text or text == ONEDNN_REFUSAL or any(refusal in text for refusal in CPU_REFUSALS)
+        "out of memory" in text or text == ONEDNN_REFUSAL or any(refusal in text for refusal in REFUSALS)
     )
 
 
@@ -67,11 +75,19 @@ def _smallest_factor(number: int) -> int:
 
 
 def free_what_is_left(session: Session) -> None:
-    """Drops gradients and the allocator's cache after a failed step."""
+    """Drops gradients, the allocator's cache and what is compiled for the old shapes after a failed step.
+
+    The most memory in use is counted anew: what a step took that did not fit is not what the run takes.
+    """
     session.optimizer.zero_grad(set_to_none=True)
+    if session.scaler.is_enabled():
+        # A step that failed with unscaled gradients has left that unfinished; a scale that is set ends it.
+        session.scaler.scale(torch.zeros((), device=session.precision.device.torch_device))
+        session.scaler.update(session.scaler.get_scale())
+    if session.compiled:
+        torch.compiler.reset()
     gc.collect()
-    if session.precision.device.type == "cuda":
-        torch.cuda.empty_cache()
+    give_back(session.precision.device)
 
 
 def explained(error: BaseException, shape: ModelShape, config: TrainConfig, dtype: str) -> str:
@@ -100,24 +116,25 @@ def too_little_memory(said: str, config: TrainConfig, *, several: bool = False) 
     )
 
 
-def try_step(session: Session, config: TrainConfig, passes: int) -> None:
+def try_step(session: Session, cut: Cut) -> None:
     """Makes a step that changes nothing, with all that a step ever allocates.
 
     Args:
         session: what trains.
-        config: with the micro-batch to try.
-        passes: micro-batches of a step in this process.
+        cut: this process's part of a step; its largest micro-batch is tried.
 
     Raises:
         RuntimeError: something did not fit.
     """
     place = session.precision.device.torch_device
-    tokens_BT = torch.zeros((config.batch_size, config.block_size), dtype=torch.int64, device=place)
+    # As in a real step two tensors, each whole: a compiled model is made anew for one in the place of both.
+    rows = max(micro.rows.stop - micro.rows.start for micro in cut.micro_batches)
+    tokens_BT, targets_BT = torch.zeros((2, rows, session.config.block_size), dtype=torch.int64, device=place)
     session.model.train()
     # Accumulating, gradients lie beside the activations: that is where memory peaks.
-    for _ in range(min(2, passes)):
+    for _ in cut.micro_batches[:2]:
         with session.precision.autocast():
-            loss = session.forward(tokens_BT, tokens_BT)
+            loss = session.forward(tokens_BT, targets_BT)
         session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     step_unless(session.optimizer, torch.ones((), dtype=torch.bool, device=place))
     session.optimizer.zero_grad(set_to_none=True)

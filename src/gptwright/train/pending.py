@@ -1,16 +1,21 @@
 """The losses of the steps since the last line of the record, and the time that they took.
 
 Losses stay on the device until a line is written, so that a GPU is never made to wait for a number that
-nobody reads yet. A checkpoint between two lines keeps them, so that a resumed run writes the line that an
-undisturbed one would.
+nobody reads yet. A step's time is not over when the host has given it to a GPU: that is waited for before a
+line, and before an evaluation or a checkpoint, which would wait for it too and be charged with it. A
+checkpoint between two lines keeps losses and time, so that a resumed run writes the line that an undisturbed
+one would.
 """
 
 import math
+import time
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gptwright.hardware.detect import Device
+from gptwright.hardware.probe import synchronize
 from gptwright.train.state import TrainState
 
 
@@ -57,6 +62,12 @@ class PendingLosses:
         """Takes in one step: its loss, a scalar on the device, and its time."""
         self._losses.append(loss)
         self._seconds += seconds
+
+    def catch_up(self, device: Device) -> None:
+        """Waits until the device has done the steps, which takes their time and not that of what follows."""
+        begin = time.perf_counter()
+        synchronize(device)
+        self._seconds += time.perf_counter() - begin
 
     def take(self) -> LineLosses:
         """What there is since the last line, of which there must be a step; begins anew."""

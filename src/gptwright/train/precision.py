@@ -15,7 +15,7 @@ import torch
 from gptwright.errors import DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
-from gptwright.hardware.probe import try_compiler
+from gptwright.hardware.probe import try_compiler, try_gpu_compiler
 from gptwright.hardware.table import find_spec
 
 
@@ -72,6 +72,11 @@ def choose_dtype(request: str, device: Device) -> tuple[str, str]:
     return request, "asked for"
 
 
+def dtype_elsewhere(request: str, device: Device) -> str:
+    """The dtype of a run's model on a device that may be another than trained it, and lack what was asked."""
+    return choose_dtype(request if request in device.native_dtypes else "auto", device)[0]
+
+
 def _choose_cpu_dtype(request: str, device: Device) -> tuple[str, str]:
     if request == "auto" and "bfloat16" in device.native_dtypes:
         return "float32", "unless a run finds at its start that bfloat16 is quicker for its model"
@@ -105,10 +110,7 @@ def choose_compile(request: bool | str, device: Device) -> tuple[bool, str]:
 
 
 def missing_compiler(device: Device) -> str | None:
-    """What torch.compile would need on this device and does not find, if anything.
-
-    A GPU needs a compiler too: Triton builds what starts its kernels against Python's headers.
-    """
+    """What torch.compile would need on this device and does not find, if anything."""
     if device.type not in ("cuda", "cpu"):
         return None
     if device.type == "cuda":
@@ -117,7 +119,7 @@ def missing_compiler(device: Device) -> str | None:
             return f"Triton has no kernels for {known.spec.name}: it needs compute capability 7.0"
         if importlib.util.find_spec("triton") is None:
             return "the package triton is not installed"
-    works, seen = try_compiler()
+    works, seen = try_gpu_compiler(device) if device.type == "cuda" else try_compiler()
     return None if works else seen
 
 

@@ -1,12 +1,15 @@
 """Batches that are ready before they are needed.
 
-While a step computes, one thread reads the next step's windows and, for CUDA, copies them into pinned memory,
-from where the device takes them without making the host wait. A batch is a pure function of its step, so
-what is drawn early is what would have been drawn late, and a resumed run needs to know nothing of it.
+While a step computes, one thread reads the next step's windows and, for CUDA, copies them into pinned
+memory, from where the device takes them without making the host wait; torch gives that memory to nobody else
+before the copy is done. On an Apple GPU the host waits: a copy still under way when its batch is dropped
+reads what is no longer there (pytorch/pytorch#189690). A batch is a pure function of its step, so what is
+drawn early is what would have been drawn late, and a resumed run needs to know nothing of it.
 
 Cost: one batch more in memory, 16 bytes a token.
 """
 
+import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -54,11 +57,13 @@ class Prefetcher:
         if step + 1 < self._last_step:
             self._ready[step + 1] = self._pool.submit(self._read, step + 1)
         tokens_NT, targets_NT = current.result()
-        place = self._device.torch_device
-        return tokens_NT.to(place, non_blocking=True), targets_NT.to(place, non_blocking=True)
+        place, pinned = self._device.torch_device, self._device.type == "cuda"
+        return tokens_NT.to(place, non_blocking=pinned), targets_NT.to(place, non_blocking=pinned)
 
     def _read(self, step: int) -> tuple[Tensor, Tensor]:
         tokens, targets = (torch.from_numpy(array) for array in self._sampler.batch(step))
         if self._device.type == "cuda":
-            return tokens.pin_memory(), targets.pin_memory()
+            # Where the system pins no more (WSL has little of it), the host waits for the copy.
+            with contextlib.suppress(RuntimeError):
+                return tokens.pin_memory(), targets.pin_memory()
         return tokens, targets

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gptwright.arithmetic.cut import shares
 from gptwright.config.schema import TrainConfig
-from gptwright.errors import ConfigError
+from gptwright.errors import ConfigError, DeviceError
 from gptwright.facts import Fact, Origin
 from gptwright.hardware.detect import Device
 from gptwright.model.gpt import GPT
@@ -95,7 +96,24 @@ def build_replica(model: GPT, *, parallel: str, compiled: bool, device: Device, 
         compiled: whether it is compiled; under `fsdp` block by block, because gathering is not compiled.
         device: this process's.
         world: the processes.
+
+    Raises:
+        DeviceError: not even the weights fit there.
     """
+    try:
+        return _built(model, parallel=parallel, compiled=compiled, device=device, world=world)
+    except RuntimeError as error:
+        # CUDA's allocator and Apple's both say so in these words.
+        if "out of memory" not in str(error):
+            raise
+        raise DeviceError(
+            f"the weights of this model alone do not fit {device.name}",
+            why=str(error).splitlines()[0],
+            fix="a smaller model, a device that nobody else fills, or several with --parallel=fsdp",
+        ) from None
+
+
+def _built(model: GPT, *, parallel: str, compiled: bool, device: Device, world: World) -> Replica:
     if parallel == "fsdp":
         _shard(model, compiled=compiled, device=device, world=world)
         return Replica(model, sharded=True, compiled=compiled)
@@ -116,7 +134,7 @@ def _shard(model: GPT, *, compiled: bool, device: Device, world: World) -> None:
     mesh = init_device_mesh(device.type, (world.size,))
     for block in model.transformer["h"].children():
         if compiled:
-            block.compile()
+            block.compile(dynamic=False)
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
 
@@ -153,7 +171,8 @@ def parallel_facts(
         return []
     smallest, largest = shares(config.sequences_per_step, world.size)
     share = str(largest) if smallest == largest else f"{smallest} or {largest}"
-    backend = "NCCL" if device.type == "cuda" else "gloo"
+    # As torchrun's processes are connected in `gptwright.train.distributed`.
+    backend = "NCCL" if device.type == "cuda" and dist.is_nccl_available() else "gloo"
     hosts = f"{world.hosts} host{'s' if world.hosts > 1 else ''}"
     return [
         _derived("processes", world.size, f"{world.size} on {hosts}, over {backend}", "torchrun"),

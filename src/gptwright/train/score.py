@@ -27,12 +27,12 @@ from gptwright.data.sampling import evaluation_starts
 from gptwright.data.splits import TokenSplit
 from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.errors import ConfigError, DataError, typed
-from gptwright.hardware.detect import find_device
+from gptwright.hardware.detect import find_device, use_device
 from gptwright.model.gpt import GPT
 from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.load import chosen_checkpoint, load_checkpointed, tokenizer_of_run
-from gptwright.train.precision import Precision, choose_dtype
+from gptwright.train.precision import Precision, dtype_elsewhere
 from gptwright.train.threads import OthersLoad, Pass, choose_threads
 
 # Logits in one forward pass: 256 MB in float32, well below what a step of training needs.
@@ -110,6 +110,7 @@ def score_run(
     load = OthersLoad()
     name = chosen_checkpoint(run, checkpoint)
     place = find_device(device)
+    use_device(place)
     config = run.load_config().config
     model = load_checkpointed(run, name, place)
     tokenizer = tokenizer_of_run(run)
@@ -122,7 +123,7 @@ def score_run(
         split, label = _validation(run, config.dataset, dataset)
         windows = _windows_of_split(split, block_size, stride)
     chosen = windows if max_windows is None else _drawn(windows, max_windows, config.seed)
-    dtype, _ = choose_dtype(config.dtype, place)
+    dtype = dtype_elsewhere(config.dtype, place)
     precision = Precision(place, dtype)
     choose_threads(model, precision, load, Pass(rows=len(chosen), context=block_size, learns=False))
     score = score_windows(model, chosen, precision, tokenizer, progress)
@@ -274,7 +275,7 @@ def token_losses(model: GPT, ids_BT: torch.Tensor, precision: Precision) -> npt.
     with torch.inference_mode(), precision.autocast():
         logits_BTV = model.logits(ids_BT[:, :-1])
     losses = F.cross_entropy(logits_BTV.flatten(0, 1).float(), ids_BT[:, 1:].flatten(), reduction="none")
-    result: npt.NDArray[np.float64] = losses.view(ids_BT.shape[0], -1).double().cpu().numpy()
+    result: npt.NDArray[np.float64] = losses.view(ids_BT.shape[0], -1).cpu().double().numpy()
     return result
 
 

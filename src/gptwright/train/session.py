@@ -21,7 +21,7 @@ from gptwright.data.dataset import TokenDataset
 from gptwright.data.sampling import WindowSampler
 from gptwright.data.tokenizers import Tokenizer
 from gptwright.facts import Fact, Origin
-from gptwright.hardware.detect import Device
+from gptwright.hardware.detect import Device, idle_warnings
 from gptwright.hardware.heap import keep_freed_memory
 from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.interop.foreign import ForeignModel, put_weights
@@ -146,7 +146,10 @@ def build_session(
         peak_flops=peak_flops,
         promise=promise,
         facts=[*facts, *weights, *parallel_facts(config, world, parallel, device)],
-        warnings=warnings_of(config),
+        warnings=[
+            *warnings_of(config),
+            *idle_warnings(device, asked=config.device, processes=world.size),
+        ],
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gptwright.data.tokenizers import Tokenizer
 from gptwright.errors import ConfigError
-from gptwright.hardware.detect import find_device
+from gptwright.hardware.detect import find_device, use_device
 from gptwright.model.drawing import SamplingOptions
 from gptwright.model.generate import Batch, Stream
 from gptwright.model.gpt import GPT
@@ -67,6 +67,7 @@ class Speaker:
     def of(cls, folder: Path, *, checkpoint: str | None = None, device: str = "auto") -> "Speaker":
         """Loads a run's best, last or named checkpoint."""
         run, place, load = RunFolder.existing(folder), find_device(device), OthersLoad()
+        use_device(place)
         speaker = cls(*load_model(run, checkpoint=checkpoint, device=place))
         choose_threads(
             speaker.model, Precision(place, "float32"), load, Pass(rows=1, context=1, learns=False)
