@@ -137,9 +137,9 @@ def test_a_run_is_planned_for_what_a_system_lets_it_have(plan: Planned) -> None:
 
 
 def test_what_a_name_leaves_open_is_said(gptwright: Cli, plan: Planned) -> None:
-    assert "taken for H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
+    assert "assumed: H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
     screen = " ".join(gptwright("plan", "gpt2-124m", "--device", "RTX 4070 laptop").out.split())
-    assert "taken for a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
+    assert "assumed: a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
     assert "2,386 per parameter" in screen
 
 

@@ -8,7 +8,7 @@ import pytest
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin
+from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.efficiency import CPU_BASIS, FLOAT32_KERNELS_BASIS, KERNELS_BASIS, MATRIX_BASIS
 from gptwright.plan import device as planning
 from gptwright.plan.plan import Plan, make_plan
@@ -201,3 +201,11 @@ def test_a_card_says_its_dtype_too() -> None:
     # What train takes on such a chip.
     assert dtype("M3 Max 64GB") == ("float32", Origin.ASSUMED)
     assert dtype("M3 Max 64GB", dtype="float16") == ("float16", Origin.CONFIGURED)
+
+
+def test_an_apple_chip_that_is_not_in_the_table_is_still_one_of_apples() -> None:
+    config = TrainConfig(vocab_size=65)
+    plan = make_plan(config, {"device": stated("device", "Apple M9 Max 64GB")}, sources={})
+    assert (plan.device.kind, plan.device.dtype, plan.device.compiled) == ("mps", "float32", False)
+    assert plan.speed is None
+    assert "M9 Max 64GB is not in the table" in plan.unknown[0].missing

@@ -152,10 +152,12 @@ GRADIENT_BYTES, ADDED_GRADIENT_BYTES, CAST_BYTES = 4, 12, 6
 # Activations in float32 over those under autocast: 64 over 37.6 bytes a channel, token and layer are saved,
 # says torch's memory tracker.
 FLOAT32_LAYERS = 1.7
-# An output head whose rows are no multiple of 8 is multiplied at half the speed. With GPT-2's 50,304 and
-# 50,257 a step of 8,192 tokens takes 120.9 and 135.5 ms on an A30, 64.3 and 73.1 on an A100, and the head
-# alone 14 and 8 ms at the speed of the rest (sources `build-nanogpt-picogpt` and `llms-from-scratch`).
-UNALIGNED_HEAD = 2.0
+# An output head whose rows are no multiple of 8 takes so much longer. With GPT-2's 50,257 in place of 50,304 a
+# step of 8,192 tokens takes 12 and 14 % longer on an A30 and an A100 (sources `build-nanogpt-picogpt` and
+# `llms-from-scratch`), one of 16,384 on an A100 1 and 3 % (`build-nanogpt-a100-notes`, the lecture): 7.5 % in
+# the middle, for a third of the products. Notes of older software have 30 % (zzhhjjj/LLaMA); torch.compile
+# pads such products itself by now (`shape_padding` of torch._inductor.config).
+UNALIGNED_HEAD = 1.35
 # A product is cut into tiles of 128 × 128; the last wave of tiles leaves multiprocessors idle for about one.
 TILE, GEFORCE_RATE, USUAL_HERTZ = 128, 512, 1.8e9
 # FLOP for every byte that a card moves, the table's median: for a card whose bandwidth nobody says.
