@@ -152,7 +152,7 @@ GRADIENT_BYTES, ADDED_GRADIENT_BYTES, CAST_BYTES = 4, 12, 6
 # Activations in float32 over those under autocast: 64 over 37.6 bytes a channel, token and layer are saved,
 # says torch's memory tracker.
 FLOAT32_LAYERS = 1.7
-# An output head whose rows are no multiple of 8 takes so much longer. With GPT-2's 50,257 in place of 50,304 a
+# An output head whose rows are no multiple of 8 takes so much longer. With GPT-2's 50,257 for 50,304 a
 # step of 8,192 tokens takes 12 and 14 % longer on an A30 and an A100 (sources `build-nanogpt-picogpt` and
 # `llms-from-scratch`), one of 16,384 on an A100 1 and 3 % (`build-nanogpt-a100-notes`, the lecture): 7.5 % in
 # the middle, for a third of the products. Notes of older software have 30 % (zzhhjjj/LLaMA); torch.compile
