@@ -277,3 +277,17 @@ def test_a_rate_is_not_judged_by_a_vocabulary_that_is_assumed(plan: Planned, tmp
     small = ("--device", "RTX 4090", "--tokens", "2.5B")
     assert "small-batch-for-lr" not in ids(plan(str(config), *small))
     assert "small-batch-for-lr" in ids(plan(str(config), *small, "--vocab-size", "50304"))
+
+
+@pytest.mark.parametrize(
+    ("lowest", "at_fault"),
+    [("6e-4", True), ("5.7e-4", True), ("1e-3", True), ("3e-4", False), ("6e-5", False), ("0", False)],
+)
+def test_a_decay_that_ends_where_it_began_is_said(plan: Planned, lowest: str, at_fault: bool) -> None:
+    run = ("gpt2-124m", "--device", "RTX 4090", "--max_iters=5000", "--lr_decay_iters=5000")
+    document = plan(*run, "--warmup_iters=100", f"--min_lr={lowest}")
+    assert ("schedule-mismatch" in ids(document)) is at_fault
+    # Weights that are tuned further may well be tuned at one rate.
+    tuned = ("--init_from=gpt2", "--dataset=wikitext", "--learning_rate=3e-5", "--min_lr=3e-5")
+    settings = ("--max_iters=5000", "--lr_decay_iters=5000", "--warmup_iters=100")
+    assert "schedule-mismatch" not in ids(plan(*tuned, *settings, "--device", "RTX 4090"))

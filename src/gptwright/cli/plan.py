@@ -58,9 +58,11 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from gptwright.files import replace_text, unwritable_as_error
     from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
+    from gptwright.plan.evaluation import evaluation_findings
     from gptwright.plan.faster import speed_findings
     from gptwright.plan.foreign import foreign_findings
     from gptwright.plan.local_data import local_facts
+    from gptwright.plan.odd_settings import settings_findings
     from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
     from gptwright.report.plan_document import plan_document
@@ -94,7 +96,13 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     plan, findings, unknown = _judged(plan, loaded, sources, facts)
-    findings = (*memory_findings(plan, planner), *findings, *foreign_findings(loaded.foreign))
+    findings = (
+        *memory_findings(plan, planner),
+        *findings,
+        *settings_findings(plan.config, epochs=plan.epochs),
+        *evaluation_findings(plan),
+        *foreign_findings(loaded.foreign),
+    )
     if not trials:
         findings = (*findings, *speed_findings(plan, planner))
     # Before anything is printed, which whoever reads it may not do to the end.

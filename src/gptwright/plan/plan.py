@@ -24,6 +24,7 @@ from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
+from gptwright.plan.odd_settings import NO_PROMISE, is_like_known_runs
 
 # What the runs behind the known curves have, by the finding that says that a plan has not.
 OF_KNOWN_RUNS = {"high-learning-rate": "a learning rate that trains", "odd-shape": "a usual shape"}
@@ -48,6 +49,7 @@ class Plan:
         speed: tokens per second over all devices; None where the device is unknown.
         tokens: of the whole run.
         train_tokens: in the training split, where it is known.
+        val_tokens: in the validation split, where it is known.
         loss: validation loss to expect; None where no public curve is near.
         unknown: what could not be known.
     """
@@ -62,6 +64,7 @@ class Plan:
     speed: Speed | None
     tokens: int
     train_tokens: Fact | None
+    val_tokens: Fact | None
     loss: LossBand | None
     unknown: tuple[Unknown, ...]
 
@@ -127,8 +130,9 @@ def make_plan(
 
     Args:
         config: its settings.
-        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`,
-            and `peak_flops` of this CPU in the dtype that a run chose, where it was measured.
+        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `val_tokens`,
+            `vocab_size`, `dataset`, and `peak_flops` of this CPU in the dtype that a run chose, where it was
+            measured.
         sources: where each setting that somebody gave comes from.
         speed: a measured speed, in place of the model's.
 
@@ -146,7 +150,7 @@ def make_plan(
     train_tokens = facts.get("train_tokens")
     loss = (
         None
-        if config.eval_only or not _from_scratch(config)
+        if config.eval_only or not _from_scratch(config) or not is_like_known_runs(config)
         else expected_loss(
             dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
             parameters=shape.count_parameters().nanogpt,
@@ -171,11 +175,13 @@ def make_plan(
         speed=speed,
         tokens=tokens,
         train_tokens=train_tokens,
+        val_tokens=facts.get("val_tokens"),
         loss=loss,
         unknown=(
             *((AN_EVALUATION,) if config.eval_only else ()),
             *_unknown_vocabulary(config, vocabulary),
-            *_unknown(device, train_tokens, loss, speed),
+            *_unknown(device, train_tokens, speed),
+            *(_unknown_loss(config) if loss is None else ()),
         ),
     )
 
@@ -287,12 +293,17 @@ def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown,
     return (Unknown("How large is the vocabulary?", missing),)
 
 
-def _unknown(
-    device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
-) -> tuple[Unknown, ...]:
+def _unknown_loss(config: TrainConfig) -> tuple[Unknown, ...]:
+    if config.eval_only or is_like_known_runs(config):
+        missing = "a public curve for this data, size, vocabulary and recipe: none is near"
+        return (Unknown("What loss may be expected?", missing),)
+    return (NO_PROMISE,)
+
+
+def _unknown(device: PlanDevice, train_tokens: Fact | None, speed: Speed | None) -> tuple[Unknown, ...]:
     unknown = []
     if speed is None:
-        missing = f"{device.remark}; on that machine, gptwright plan --measure"
+        missing = f"gptwright plan --measure on that machine: {device.remark}"
         fits = ", and does it fit" if device.memory is None else ""
         unknown.append(Unknown(f"How fast will it be{fits}?", missing))
     elif device.memory is None:
@@ -300,11 +311,4 @@ def _unknown(
         unknown.append(Unknown("Does it fit?", missing))
     if train_tokens is None:
         unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
-    if loss is None:
-        unknown.append(
-            Unknown(
-                "What loss may be expected?",
-                "a public curve for this data, size, vocabulary and recipe: none is near",
-            )
-        )
     return tuple(unknown)
