@@ -71,6 +71,8 @@ def read_plan(
     comments: list[Comment] = []
     files = [Path(source) for source in sources if Path(source).is_file()]
     for file in files:
+        if file.suffix == ".json":
+            continue  # it has no comments, and settings are in `loaded`
         evidence = read_config_evidence(file)
         comments += evidence.comments
         settings |= {n: f for n, f in evidence.settings.items() if n not in FIELDS}

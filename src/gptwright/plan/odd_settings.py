@@ -64,14 +64,15 @@ def _low_rate(config: TrainConfig) -> Iterator[Finding]:
     usual = _usual_rate_if_far(config)
     if usual is None:
         return
+    tokens = f"{config.sequences_per_step * config.block_size:,}"
     yield Finding(
         id="low-learning-rate",
         severity=Severity.WARNING,
         confidence=Confidence.LIKELY,
         message=f"A learning rate of {config.learning_rate:g} is"
-        f" 1/{usual.number / config.learning_rate:,.0f} of what networks of this width train with from scratch, about {usual.number:g} at"
-        f" {config.sequences_per_step * config.block_size:,} tokens a step: most of the run's tokens would"
-        " teach little.",
+        f" 1/{usual.number / config.learning_rate:,.0f} of what networks of this width train with from"
+        f" scratch, about {usual.number:g} at {tokens} tokens a step: most"
+        " of the run's tokens would teach little.",
         evidence=(
             *_settings(config, "learning_rate", "n_embd"),
             usual,
