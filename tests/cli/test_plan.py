@@ -291,3 +291,35 @@ def test_a_decay_that_ends_where_it_began_is_said(plan: Planned, lowest: str, at
     tuned = ("--init_from=gpt2", "--dataset=wikitext", "--learning_rate=3e-5", "--min_lr=3e-5")
     settings = ("--max_iters=5000", "--lr_decay_iters=5000", "--warmup_iters=100")
     assert "schedule-mismatch" not in ids(plan(*tuned, *settings, "--device", "RTX 4090"))
+
+
+def test_another_dataset_or_size_than_the_configs_own_is_said(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text(
+        "dataset = 'openwebtext'\nmax_iters = 6000\nlr_decay_iters = 6000\nwarmup_iters = 300\n"
+    )
+    card = (str(config), "--device", "RTX 4070")
+
+    def said(*options: str) -> list[str]:
+        findings = plan(*card, *options)["findings"]
+        return [finding["message"] for finding in findings if finding["id"] == "config-mismatch"]
+
+    assert said() == said("--dataset=openwebtext", "--train-tokens=9035582198") == []
+    assert said("--dataset=data/openwebtext") == []
+    (message,) = said("--dataset=fineweb")
+    assert "names the dataset openwebtext, and the plan is for fineweb" in message
+    (message,) = said("--train-tokens=1B")
+    assert "1.00B training tokens are stated for openwebtext" in message
+    assert "9.04B" in message
+    assert len(said("--dataset=shakespeare_char", "--vocab-size=50304")) == 2
+
+
+def test_what_a_plan_was_solved_for_is_shown(gptwright: Cli) -> None:
+    screen = gptwright("plan", "--hours", "24", "--device", "RTX 4070").out
+    chosen = screen[screen.index("Chosen") : screen.index("\nPlan")]
+    assert all(name in chosen for name in ("n_layer", "n_embd", "learning_rate", "for 1 d 00 h"))
+    assert "Chosen" not in gptwright("plan", "gpt2-124m", "--device", "RTX 4070").out
+    cut = gptwright("plan", "gpt2-124m", "--compile=False", "--fit", "--device", "RTX 4070").out
+    chosen = cut[cut.index("Chosen") : cut.index("\nPlan")]
+    assert chosen.count("so that it fits, at the same tokens per step") == 2
+    assert "max_iters" not in chosen

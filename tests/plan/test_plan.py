@@ -224,7 +224,7 @@ def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cl
 def test_a_config_is_saved_although_nobody_reads_the_plan_to_its_end(
     gptwright: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
+    def gone(*_: object, **__: object) -> None:
         raise OSError("nobody reads on")
 
     monkeypatch.setattr("gptwright.report.planned.show_plan", gone)

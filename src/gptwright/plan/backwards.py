@@ -55,11 +55,12 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The config that meets the targets, its plan, and each change with its reason."""
+    """The config that meets the targets, its plan, each change, and why in words."""
 
     config: TrainConfig
     plan: Plan
     changes: tuple[Fact, ...]
+    reason: str
 
 
 def solve(
@@ -102,7 +103,8 @@ def solve(
         config = _best_shape(config, planner, targets.hours)
     config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
-    return Solved(config, plan, _changes(start, plan, targets))
+    reason = _reason(plan, targets)
+    return Solved(config, plan, changed(start, config, reason), reason)
 
 
 def relengthen(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> TrainConfig:
@@ -237,8 +239,18 @@ def _with_length(
     )
 
 
-def _changes(before: TrainConfig, plan: Plan, targets: Targets) -> tuple[Fact, ...]:
-    wanted, after = [], plan.config
+def changed(before: TrainConfig, after: TrainConfig, reason: str) -> tuple[Fact, ...]:
+    """Each setting that is another than before, with why."""
+    return tuple(
+        derived(name, getattr(after, name), reason)
+        for name in FIELDS
+        if getattr(after, name) != getattr(before, name)
+    )
+
+
+def _reason(plan: Plan, targets: Targets) -> str:
+    """What was wanted, in words; empty where nothing was."""
+    wanted = []
     if targets.hours is not None:
         wanted.append(units.duration(targets.hours * 3600))
         if plan.epochs is not None and plan.epochs > MOST_PASSES - 1:
@@ -249,9 +261,4 @@ def _changes(before: TrainConfig, plan: Plan, targets: Targets) -> tuple[Fact, .
         wanted.append(f"{targets.tokens_per_parameter:g} tokens per parameter")
     if targets.parameters is not None:
         wanted.append(f"{units.count(targets.parameters)} parameters")
-    reason = f"for {', '.join(wanted)}"
-    return tuple(
-        derived(name, getattr(after, name), reason)
-        for name in FIELDS
-        if getattr(after, name) != getattr(before, name)
-    )
+    return f"for {', '.join(wanted)}" if wanted else ""

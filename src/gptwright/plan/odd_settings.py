@@ -71,8 +71,8 @@ def _low_rate(config: TrainConfig) -> Iterator[Finding]:
         confidence=Confidence.LIKELY,
         message=f"A learning rate of {config.learning_rate:g} is"
         f" 1/{usual.number / config.learning_rate:,.0f} of what networks of this width train with from"
-        f" scratch, about {usual.number:g} at {tokens} tokens a step: most"
-        " of the run's tokens would teach little.",
+        f" scratch, about {usual.number:g} at {tokens} tokens a step: most of the run's"
+        " tokens would teach little.",
         evidence=(
             *_settings(config, "learning_rate", "n_embd"),
             usual,

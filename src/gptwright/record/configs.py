@@ -22,6 +22,8 @@ from gptwright.errors import ConfigError
 from gptwright.facts import Fact, Value, configured
 from gptwright.record.evidence import Comment, ConfigEvidence
 
+__all__ = ["SAME_AS", "literal", "read_config_evidence"]
+
 LONGEST_FILE = 1 << 20
 HOLDS_SETTINGS = re.compile(r"config|cfg|param|setting|arg|^dict$", re.IGNORECASE)
 TOML_KEY = re.compile(r"\s*([\w-]+|\"[^\"\n]*\"|'[^'\n]*')\s*=")

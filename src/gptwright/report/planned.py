@@ -20,9 +20,27 @@ from gptwright.report.terminal import facts_table, titled_table
 WORTH_SAYING = 0.05
 
 
-def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> None:
-    """Prints a plan."""
+def show_plan(
+    console: Console,
+    plan: Plan,
+    findings: Sequence[Finding],
+    unknown: Sequence[Unknown],
+    *,
+    chosen: Sequence[Fact] = (),
+) -> None:
+    """Prints a plan.
+
+    Args:
+        console: where.
+        plan: the plan.
+        findings: about it.
+        unknown: what could not be known.
+        chosen: the settings that it was solved for, each with why.
+    """
     console.print(f"[bold]{escape(_verdict(plan))}[/]\n")
+    if chosen:
+        console.print(facts_table(chosen, title="Chosen"))
+        console.print()
     console.print(facts_table(plan_facts(plan), title="Plan"))
     console.print()
     show_findings(console, findings, unknown)

@@ -1,0 +1,74 @@
+"""Where what is stated beside a config is not what the config, or its dataset's own script, says.
+
+Either may be meant: an option replaces a setting, and a corpus may be cut. But the numbers follow what is
+stated, and what the file's comments say is of the other, so it is said once.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gptwright.arithmetic.known_datasets import known_facts
+from gptwright.config.load import read_source
+from gptwright.facts import Fact, configured
+from gptwright.findings import Action, Confidence, Finding, Severity
+
+# Another tokenizer or a newer crawl changes a corpus by less.
+ANOTHER_SIZE = 1.5
+COUNTED = {"train_tokens": "training tokens", "vocab_size": "rows of vocabulary"}
+
+
+def agreement_findings(
+    dataset: str, sources: Sequence[str], facts: Mapping[str, Fact]
+) -> tuple[Finding, ...]:
+    """That a dataset, or its size, is another than the config or the dataset's script says.
+
+    Args:
+        dataset: that is planned for.
+        sources: the config files and presets.
+        facts: what was stated, by name.
+    """
+    return (*_another_dataset(dataset, sources), *_another_size(dataset, facts))
+
+
+def _name(dataset: str) -> str:
+    return re.split(r"[/\\]", dataset.rstrip("/\\"))[-1]
+
+
+def _another_dataset(dataset: str, sources: Sequence[str]) -> Iterator[Finding]:
+    for source in sources:
+        named = read_source(source).get("dataset")
+        if named is None or not isinstance(named.value, str) or _name(named.value) == _name(dataset):
+            continue
+        yield _mismatch(
+            f"{Path(source).name} names the dataset {named.value}, and the plan is for {dataset}, as is"
+            " stated beside it: passes, vocabulary and loss are of that, and what the file says of its data is not.",
+            configured("dataset", named.value, place=named.source),
+            configured("dataset", dataset, place="option"),
+        )
+
+
+def _another_size(dataset: str, facts: Mapping[str, Fact]) -> Iterator[Finding]:
+    for name, known in known_facts(dataset).items():
+        given = facts.get(name)
+        if name not in COUNTED or given is None:
+            continue
+        if abs(math.log(given.number / known.number)) > math.log(ANOTHER_SIZE):
+            yield _mismatch(
+                f"{given.text} {COUNTED[name]} are stated for {dataset}, and nanoGPT's own script makes"
+                f" {known.text} of it: the plan is for what is stated.",
+                given,
+                known,
+            )
+
+
+def _mismatch(message: str, *evidence: Fact) -> Finding:
+    return Finding(
+        id="config-mismatch",
+        severity=Severity.INFO,
+        confidence=Confidence.CERTAIN,
+        message=message,
+        evidence=evidence,
+        actions=(Action("State what the run will read."),),
+    )
