@@ -43,7 +43,8 @@ def _another_dataset(dataset: str, sources: Sequence[str]) -> Iterator[Finding]:
             continue
         yield _mismatch(
             f"{Path(source).name} names the dataset {named.value}, and the plan is for {dataset}, as is"
-            " stated beside it: passes, vocabulary and loss are of that, and what the file says of its data is not.",
+            " stated beside it: passes, vocabulary and loss are of that, and the file's words on its data are"
+            " not.",
             configured("dataset", named.value, place=named.source),
             configured("dataset", dataset, place="option"),
         )
