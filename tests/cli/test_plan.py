@@ -323,3 +323,18 @@ def test_what_a_plan_was_solved_for_is_shown(gptwright: Cli) -> None:
     chosen = cut[cut.index("Chosen") : cut.index("\nPlan")]
     assert chosen.count("so that it fits, at the same tokens per step") == 2
     assert "max_iters" not in chosen
+
+
+def test_a_fact_beside_a_config_does_not_excuse_its_label(plan: Planned, tmp_path: Path) -> None:
+    """Facts are given as options too, and one of them is the vocabulary."""
+    config = tmp_path / "config.py"
+    config.write_text("# about 125M weights\ndataset = 'fineweb'\nn_layer = 12\nn_head = 12\nn_embd = 384\n")
+    facts = ("--device", "RTX 4070", "--dataset", "fineweb", "--train-tokens", "10000000000")
+    more = ("--vocab-size", "50304", "--torch", "2.6.0", "--note", "as it was")
+    assert "size-label-mismatch" in ids(plan(str(config), *facts))
+    assert "size-label-mismatch" in ids(plan(str(config), *facts, *more))
+    # What somebody replaces is not the file's fault: another width, or data with another vocabulary.
+    assert "size-label-mismatch" not in ids(plan(str(config), *facts, "--n_embd=768"))
+    config.write_text("# about 124M weights\ndataset = 'fineweb'\n")
+    assert "size-label-mismatch" not in ids(plan(str(config), *facts))
+    assert "size-label-mismatch" not in ids(plan(str(config), "--dataset=shakespeare_char"))

@@ -1,5 +1,7 @@
 """The line of a promise before a run, and before the rest of one."""
 
+from typing import Any
+
 from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import stated
@@ -8,7 +10,7 @@ from gptwright.report.promise import show_promise
 from tests.report.records import screen_of
 
 
-def planned(**settings: bool) -> Plan:
+def planned(**settings: Any) -> Plan:
     config = TrainConfig(vocab_size=50304, max_iters=4000, **settings)
     return make_plan(config, {"device": stated("device", "RTX 4070")}, sources={})
 

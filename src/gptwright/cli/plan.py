@@ -16,7 +16,7 @@ from gptwright.cli.options import (
     schema_options,
     split_arguments,
 )
-from gptwright.config.load import LoadedConfig, load_config, preset_names
+from gptwright.config.load import LoadedConfig, load_config, preset_names, read_source
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.facts import Fact, stated
 from gptwright.record.stated import stated_facts
@@ -53,6 +53,8 @@ COUNTS = ("device_count", "train_tokens", "val_tokens")
 @fact_option("device_count")
 @fact_option("train_tokens")
 @fact_option("val_tokens")
+@fact_option("torch")
+@fact_option("note")
 @json_option
 @schema_options
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -157,13 +159,25 @@ def _of_settings(
 
 
 def _overridden(loaded: LoadedConfig, sources: Sequence[str]) -> set[str]:
-    """Settings that an option replaces, or a file those of a preset, whose labels are then not at fault."""
+    """Settings that an option replaces, or a file those of a preset, whose labels are then not at fault.
+
+    Only what is another than the files' own: a vocabulary beside files that name none is a fact about them.
+    """
     over_a_preset = any(source in preset_names() for source in sources)
+    own = {name: setting.value for source in sources for name, setting in read_source(source).items()}
     return {
         name
         for name, source in loaded.sources.items()
-        if source == "option" or (over_a_preset and not source.startswith("preset "))
+        if (source == "option" and _replaces(name, getattr(loaded.config, name), own))
+        or (over_a_preset and not source.startswith(("preset ", "option")))
     }
+
+
+def _replaces(name: str, value: Any, own: Mapping[str, Any]) -> bool:
+    """Whether an option's value is another than that of the files, or than the default that they leave."""
+    if name == "vocab_size" and name not in own:
+        return False
+    return bool(value != own.get(name, FIELDS[name].default))
 
 
 def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str, str | None]]:

@@ -118,7 +118,7 @@ def _idle_dropout(config: TrainConfig, epochs: float | None) -> Iterator[Finding
         id="idle-dropout",
         severity=Severity.INFO,
         confidence=Confidence.LIKELY,
-        message=f"dropout = {config.dropout:g} over {epochs:.2g} passes: it keeps a model from memorizing"
+        message=f"dropout = {config.dropout:g} over {epochs:.1f} passes: it keeps a model from memorizing"
         " text that is seen again and again, and here hardly any is, so it only slows learning.",
         evidence=(
             *_settings(config, "dropout"),
