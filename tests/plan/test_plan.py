@@ -293,3 +293,23 @@ def test_passes_over_a_known_dataset_are_judged_without_being_stated(gptwright: 
     )
     ids = {finding["id"] for finding in plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]}
     assert {"long-plan", "many-epochs"} <= ids
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("gpt3", "did you mean --init_from=gpt2?"),
+        ("gpt2_xl", "did you mean --init_from=gpt2-xl?"),
+        ("scrath", "did you mean --init_from=scratch?"),
+        ("models/mine", "n_layer, n_head, n_embd, block_size and vocab_size of models/mine, as settings"),
+    ],
+)
+def test_weights_that_no_plan_opens_leave_their_shape_open(source: str, missing: str) -> None:
+    plan = planned(**GPT2, init_from=source)
+    assert [each.missing for each in plan.unknown if missing in each.missing]
+    assert plan.loss is None
+
+
+@pytest.mark.parametrize("source", ["scratch", "auto", "resume", "gpt2"])
+def test_weights_that_are_known_leave_nothing_open(source: str) -> None:
+    assert not [each for each in planned(**GPT2, init_from=source).unknown if "weights" in each.question]

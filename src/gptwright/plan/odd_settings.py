@@ -7,6 +7,7 @@ Rates that are too high are judged with the rules of diagnosis, which know of th
 import math
 from collections.abc import Iterator
 
+from gptwright.config.pretrained import NO_WEIGHTS
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, configured, derived, tabled
 from gptwright.findings import Action, Confidence, Finding, Severity, Unknown
@@ -44,7 +45,7 @@ def settings_findings(config: TrainConfig, *, epochs: float | None) -> tuple[Fin
 
 
 def _from_scratch(config: TrainConfig) -> bool:
-    return config.init_from in ("scratch", "auto", "resume")
+    return config.init_from in NO_WEIGHTS
 
 
 def _usual_rate_if_far(config: TrainConfig) -> Fact | None:

@@ -8,6 +8,7 @@ and None where nothing is known, with what is missing.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
@@ -15,7 +16,7 @@ from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, tra
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
-from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
+from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, NO_WEIGHTS
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, assumed, configured, derived
 from gptwright.findings import Unknown
@@ -180,6 +181,7 @@ def make_plan(
         unknown=(
             *((AN_EVALUATION,) if config.eval_only else ()),
             *_unknown_vocabulary(config, vocabulary),
+            *_unknown_weights(config),
             *_unknown(device, train_tokens, speed),
             *(_unknown_loss(config) if loss is None else ()),
         ),
@@ -206,7 +208,7 @@ def _steps(config: TrainConfig) -> int:
 
 def _from_scratch(config: TrainConfig) -> bool:
     """Whether the curves of fresh weights hold: a run that goes on was fresh once, other weights were not."""
-    return config.init_from in ("scratch", "auto", "resume")
+    return config.init_from in NO_WEIGHTS
 
 
 def _last_rate(config: TrainConfig) -> float:
@@ -280,6 +282,21 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
             kernels=device.kernels,
         )
     )
+
+
+def _unknown_weights(config: TrainConfig) -> tuple[Unknown, ...]:
+    """That the model starts from weights whose shape no setting says: a plan opens none."""
+    source = config.init_from
+    if source in NO_WEIGHTS or source in GPT2_MODELS:
+        return ()
+    import difflib  # 5 ms, and only other weights need it
+
+    near = difflib.get_close_matches(source, [*GPT2_MODELS, *NO_WEIGHTS], n=1)
+    if near and not Path(source).exists():
+        missing = f"weights of that name, which are not here: did you mean --init_from={near[0]}?"
+    else:
+        missing = f"n_layer, n_head, n_embd, block_size and vocab_size of {source}, as settings"
+    return (Unknown(f"Is this the shape of {source}, whose weights it starts from?", missing),)
 
 
 def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown, ...]:
