@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin, stated, tabled
+from gptwright.facts import Fact, stated
 from gptwright.findings import Finding
 from gptwright.plan.evaluation import evaluation_findings, evaluations
 from gptwright.plan.plan import Plan, make_plan
@@ -78,10 +78,11 @@ def test_a_validation_split_of_a_few_windows_is_said_where_somebody_states_it() 
     # 0.40 nats a window over the root of 5.5.
     assert "about 5.5 windows of 1,024: its mean is unsure by about 0.17 nats" in finding.message
     assert "small-val-split" not in found(planned({"val_tokens": stated("val_tokens", 4_434_897)}))
-    # What nanoGPT's own script makes of Shakespeare is as it is.
-    known = tabled("val_tokens", 36_059, "nanoGPT data", "what it makes", unit="tokens")
-    assert known.origin is Origin.TABLED
-    assert "small-val-split" not in found(planned({"val_tokens": known}))
+    # What nanoGPT's own script makes of Shakespeare is as it is, stated or not.
+    own = {"val_tokens": stated("val_tokens", 36_059), "dataset": stated("dataset", "shakespeare")}
+    assert "small-val-split" not in found(planned(own, dataset="shakespeare"))
+    less = own | {"val_tokens": stated("val_tokens", 30_000)}
+    assert "small-val-split" in found(planned(less, dataset="shakespeare"))
 
 
 def test_too_few_windows_are_said_and_nanogpts_are_enough() -> None:

@@ -313,3 +313,13 @@ def test_weights_that_no_plan_opens_leave_their_shape_open(source: str, missing:
 @pytest.mark.parametrize("source", ["scratch", "auto", "resume", "gpt2"])
 def test_weights_that_are_known_leave_nothing_open(source: str) -> None:
     assert not [each for each in planned(**GPT2, init_from=source).unknown if "weights" in each.question]
+
+
+@pytest.mark.parametrize(("context", "promised"), [(64, False), (256, False), (512, True), (2048, True)])
+def test_no_loss_is_promised_to_a_context_far_shorter_than_the_known_runs(
+    context: int, promised: bool
+) -> None:
+    accumulation = 40 * 1024 // context
+    settings = {**GPT2, "block_size": context, "gradient_accumulation_steps": accumulation}
+    plan = planned(**settings, dataset="openwebtext", max_iters=5000, lr_decay_iters=5000)
+    assert (plan.loss is not None) is promised

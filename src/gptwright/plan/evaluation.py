@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from gptwright import units
 from gptwright.arithmetic.evaluation import FEWEST_WINDOWS, UNSURE_SPLIT, EvaluationError, evaluation_error
+from gptwright.arithmetic.known_datasets import known_facts
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin, configured, derived
+from gptwright.facts import Fact, configured, derived
 from gptwright.findings import Action, Confidence, Finding, Severity
 from gptwright.plan.plan import Plan
 
@@ -122,9 +123,9 @@ def _error(plan: Plan) -> EvaluationError:
 
 
 def _small_split(plan: Plan) -> Finding | None:
-    """Of a split that is stated or here; what nanoGPT's scripts make is as it is."""
-    tokens = plan.val_tokens
-    if tokens is None or tokens.origin is Origin.TABLED:
+    """Of a split of somebody's own; what nanoGPT's scripts make is as it is."""
+    tokens, usual = plan.val_tokens, known_facts(plan.config.dataset).get("val_tokens")
+    if tokens is None or (usual is not None and tokens.value == usual.value):
         return None
     unsure, windows = _error(plan).of_split, tokens.number / plan.config.block_size
     if unsure is None or (windows >= FEWEST_WINDOWS and unsure <= UNSURE_SPLIT):

@@ -162,6 +162,7 @@ def make_plan(
             non_embedding=shape.count_parameters().non_embedding,
             lr_fraction=_last_rate(config),
             recipe=config.recipe,
+            block_size=config.block_size,
         )
     )
     speed = speed or _speed(config, shape, device)
