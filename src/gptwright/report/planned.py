@@ -1,6 +1,7 @@
 """A plan in the terminal: the answer in a few lines, then every number with where it comes from."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -79,7 +80,8 @@ def _verdict(plan: Plan) -> str:
     elif plan.seconds is not None and evaluated is not None:
         beside = evaluated[1] >= WORTH_SAYING * plan.seconds[1]
         and_evaluated = f", and {units.duration(evaluated[1])} of evaluations" if beside else ""
-        parts.append(f"about {units.duration(plan.seconds[1])}{and_evaluated}")
+        if_it_did = " if it did" if plan.fits is False else ""
+        parts.append(f"about {units.duration(plan.seconds[1])}{and_evaluated}{if_it_did}")
     if plan.loss is not None:
         parts.append(f"loss about {plan.loss.likely:.2f}")
     return "; ".join(parts) + "."
@@ -162,13 +164,13 @@ def _memory(plan: Plan) -> list[Fact]:
     )
     facts = [derived("peak memory", memory.total, f"{parts}; {PHASES[memory.peak_phase]}", unit="bytes")]
     if plan.device.memory is not None:
-        facts.append(plan.device.memory)
+        facts.append(replace(plan.device.memory, name="device memory"))
     return facts
 
 
 def _device(plan: Plan) -> list[Fact]:
     facts = [plan.device.name, plan.device.products]
-    return facts if plan.device.peak is None else [*facts, plan.device.peak]
+    return facts if plan.device.peak is None else [*facts, replace(plan.device.peak, name="peak")]
 
 
 def _speed(plan: Plan) -> list[Fact]:
