@@ -160,6 +160,25 @@ def test_a_gb10_is_held_by_its_memory_and_its_power(shape: ModelShape, measured:
     assert speed.likely == pytest.approx(measured, rel=0.2)
 
 
+def test_divided_weights_are_gathered_in_every_micro_batch() -> None:
+    """124M in float32 between two cards at 12 GB/s: 3 × 0.25 GB are 62 ms, some behind half a micro-batch."""
+    copies = on("RTX 4070", device_count=2, micro_batch=12, accumulation=20)
+    parts = on("RTX 4070", device_count=2, micro_batch=12, accumulation=20, divided=True)
+    assert 0.9 * copies.likely < parts.likely <= copies.likely
+    small = [
+        on("RTX 4070", device_count=2, micro_batch=1, accumulation=20, divided=each) for each in (False, True)
+    ]
+    assert small[1].likely < 0.5 * small[0].likely
+    assert parts.high / parts.low > 1.1 * copies.high / copies.low
+
+
+def test_several_machines_are_linked_by_a_network() -> None:
+    machine = on("H100", device_count=8, micro_batch=8, accumulation=1)
+    two = on("H100", device_count=16, micro_batch=8, accumulation=1)
+    assert machine.likely < two.likely < 1.9 * machine.likely
+    assert two.high / two.low > 1.1 * machine.high / machine.low
+
+
 def test_what_makes_a_step_slow_makes_the_prediction_slow() -> None:
     usual = on("RTX 4070").likely
     assert on("RTX 4070", compiled=False).likely < 0.75 * usual

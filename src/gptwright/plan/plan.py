@@ -278,6 +278,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
             device_kind=device.kind,
             family=device.family,
             device_count=device.count,
+            divided=_is_divided(config, device),
             power_watts=device.power_watts,
             muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
             kernels=device.kernels,
