@@ -175,7 +175,7 @@ def test_divided_weights_are_gathered_in_every_micro_batch() -> None:
 def test_several_machines_are_linked_by_a_network() -> None:
     machine = on("H100", device_count=8, micro_batch=8, accumulation=1)
     two = on("H100", device_count=16, micro_batch=8, accumulation=1)
-    assert machine.likely < two.likely < 1.9 * machine.likely
+    assert 0.5 * machine.likely < two.likely < 1.5 * machine.likely
     assert two.high / two.low > 1.1 * machine.high / machine.low
 
 
