@@ -37,10 +37,9 @@ def _name(dataset: str) -> str:
 
 
 def _another_dataset(dataset: str, sources: Sequence[str]) -> Iterator[Finding]:
-    for source in sources:
-        named = read_source(source).get("dataset")
-        if named is None or not isinstance(named.value, str) or _name(named.value) == _name(dataset):
-            continue
+    own = ((source, read_source(source).get("dataset")) for source in reversed(sources))
+    source, named = next(((source, named) for source, named in own if named is not None), ("", None))
+    if named is not None and isinstance(named.value, str) and _name(named.value) != _name(dataset):
         yield _mismatch(
             f"{Path(source).name} names the dataset {named.value}, and the plan is for {dataset}, as is"
             " stated beside it: passes, vocabulary and loss are of that, and the file's words on its data are"
