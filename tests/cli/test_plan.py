@@ -49,8 +49,11 @@ def test_amounts_have_scales(plan: Planned) -> None:
     assert plan(*card, "--tokens", "10B")["schedule"]["tokens"] == pytest.approx(10e9, rel=1e-3)
     passes = plan(*card, "--tokens", "10B", "--train-tokens", "5B")["schedule"]["epochs"]
     assert passes == pytest.approx(2, rel=1e-3)
-    seconds = plan(*card, "--hours", "90min")["schedule"]["seconds"]["likely"]
-    assert seconds == pytest.approx(5400, rel=0.01)
+    schedule = plan(*card, "--hours", "90min")["schedule"]
+    # Evaluations are within the time too.
+    seconds = [schedule[part]["likely"] for part in ("seconds", "evaluation_seconds")]
+    assert sum(seconds) == pytest.approx(5400, rel=0.01)
+    assert seconds[1] > 30
     size = plan("--params", "350M", "--device", "RTX 4090")["parameters"]["nanogpt"]
     assert size == pytest.approx(350e6, rel=0.05)
 

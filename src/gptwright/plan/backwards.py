@@ -18,6 +18,7 @@ from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
 from gptwright.plan.batch import fit
+from gptwright.plan.evaluation import evaluations
 from gptwright.plan.plan import Plan
 
 Planner = Callable[[TrainConfig], Plan]
@@ -228,8 +229,25 @@ def _with_length(
         tokens = targets.tokens
     else:
         return config
-    rounded = math.floor if targets.hours is not None else math.ceil
-    steps = max(1, rounded(tokens / plan.tokens_per_step))
+    if targets.hours is None:
+        return _of_length(config, math.ceil(tokens / plan.tokens_per_step))
+    made = _of_length(config, math.floor(tokens / plan.tokens_per_step))
+    return _beside_evaluations(made, planner(made), targets.hours * 3600)
+
+
+def _beside_evaluations(config: TrainConfig, plan: Plan, seconds: float) -> TrainConfig:
+    """The config with as many steps as leave the time for its evaluations."""
+    cost = evaluations(plan).seconds
+    if cost is None or plan.seconds is None or plan.seconds[1] + cost[1] <= seconds:
+        return config
+    # A run is evaluated ten times, so their number hardly changes with its length.
+    left = max(0.0, seconds - cost[1])
+    return _of_length(config, math.floor(left / (plan.seconds[1] / plan.steps)))
+
+
+def _of_length(config: TrainConfig, steps: int) -> TrainConfig:
+    """The config with so many steps, one at least, and decay, warm-up and evaluations to match."""
+    steps = max(1, steps)
     return replace(
         config,
         max_iters=steps,
