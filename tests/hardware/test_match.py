@@ -94,6 +94,7 @@ def test_other_names_are_no_processors(name: str) -> None:
         ("RTX4090x2", 2),
         ("8 A100s", 8),
         ("4 RTX 3090", 4),
+        ("2 3090s", 2),
         ("80 GB H100", None),
         ("16 GiB M1", None),
         ("MX450", None),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 NUMBERS = {"two": 2, "dual": 2, "twin": 2, "three": 3, "four": 4, "quad": 4, "eight": 8}
 COUNT = re.compile(
     rf"^\s*(?:([0-9]{{1,3}})\s*[x×*]\s*|({'|'.join(NUMBERS)})\s)(?=\w)"
-    r"|^\s*([0-9]{1,2})\s+(?!gi?b?\b)(?=[a-z])"
+    r"|^\s*([0-9]{1,2})\s+(?!gi?b?\b)(?=[a-z]|[0-9]{4})"
     r"|(?<=\w)(?<!\bm)\s*\(?\s?[x×*]\s?([0-9]{1,3})\)?\s*$"
 )
 IDLE = re.compile(rf"\((?:tm|r|c)\)|[™®©]|{COUNT.pattern}|(?<=[0-9]{{4}})s\b|(?<=\b[abh][0-9]00)s\b")
