@@ -344,3 +344,17 @@ def test_a_fact_beside_a_config_does_not_excuse_its_label(plan: Planned, tmp_pat
     config.write_text("# about 124M weights\ndataset = 'fineweb'\n")
     assert "size-label-mismatch" not in ids(plan(str(config), *facts))
     assert "size-label-mismatch" not in ids(plan(str(config), "--dataset=shakespeare_char"))
+
+
+def test_a_dataset_that_is_not_prepared_yet_is_planned_by_what_is_known_of_it(
+    plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout of nanoGPT, where data/shakespeare_char holds prepare.py alone."""
+    folder = tmp_path / "data" / "shakespeare_char"
+    folder.mkdir(parents=True)
+    (folder / "prepare.py").write_text("print('later')\n")
+    (tmp_path / "config.py").write_text("dataset = 'shakespeare_char'\nmax_iters = 2000\n")
+    monkeypatch.chdir(tmp_path)
+    document = plan("config.py", "--device", "RTX 4070")
+    assert document["schedule"]["epochs"] == pytest.approx(2000 * 491_520 / 1_003_854)
+    assert document["config"]["dataset"] == "shakespeare_char"
