@@ -358,3 +358,20 @@ def test_a_dataset_that_is_not_prepared_yet_is_planned_by_what_is_known_of_it(
     document = plan("config.py", "--device", "RTX 4070")
     assert document["schedule"]["epochs"] == pytest.approx(2000 * 491_520 / 1_003_854)
     assert document["config"]["dataset"] == "shakespeare_char"
+    assert "config-mismatch" not in ids(document)
+
+
+def test_a_dataset_that_is_here_is_planned_for_and_not_what_is_stated_of_it(
+    gptwright: Cli, plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("".join(f"Once there was text {n}.\n" for n in range(900)))
+    assert gptwright("prepare", "a.txt", "--tokenizer", "char", "--out", "data/mine").status == 0
+    run = ("shakespeare-char-cpu", "--dataset=mine", "--device", "RTX 4070")
+    tokens = plan(*run)["schedule"]["tokens"] / plan(*run)["schedule"]["epochs"]
+    document = plan(*run, "--train-tokens", "1B")
+    assert document["schedule"]["tokens"] / document["schedule"]["epochs"] == pytest.approx(tokens)
+    said = [
+        each["message"] for each in document["findings"] if "training tokens are stated" in each["message"]
+    ]
+    assert [message.split(": ")[-1] for message in said] == ["the plan is for the dataset."]

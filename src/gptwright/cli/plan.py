@@ -153,7 +153,7 @@ def _of_settings(
     return (
         *settings_findings(plan.config, epochs=plan.epochs),
         *evaluation_findings(plan),
-        *agreement_findings(plan.config.dataset, sources, _stated_counts(given, loaded)),
+        *agreement_findings(plan, sources, _stated_counts(given, loaded)),
         *foreign_findings(loaded.foreign),
     )
 

@@ -11,25 +11,24 @@ from pathlib import Path
 
 from gptwright.arithmetic.known_datasets import known_facts
 from gptwright.config.load import read_source
-from gptwright.facts import Fact, configured
+from gptwright.facts import Fact, Origin, configured
 from gptwright.findings import Action, Confidence, Finding, Severity
+from gptwright.plan.plan import Plan
 
 # Another tokenizer or a newer crawl changes a corpus by less.
 ANOTHER_SIZE = 1.5
 COUNTED = {"train_tokens": "training tokens", "vocab_size": "rows of vocabulary"}
 
 
-def agreement_findings(
-    dataset: str, sources: Sequence[str], facts: Mapping[str, Fact]
-) -> tuple[Finding, ...]:
-    """That a dataset, or its size, is another than the config or the dataset's script says.
+def agreement_findings(plan: Plan, sources: Sequence[str], stated: Mapping[str, Fact]) -> tuple[Finding, ...]:
+    """That a dataset, or its size, is another than the config, the dataset or its script says.
 
     Args:
-        dataset: that is planned for.
+        plan: the plan.
         sources: the config files and presets.
-        facts: what was stated, by name.
+        stated: what was stated of the data's size, by name.
     """
-    return (*_another_dataset(dataset, sources), *_another_size(dataset, facts))
+    return (*_another_dataset(plan.config.dataset, sources), *_another_size(plan, stated))
 
 
 def _name(dataset: str) -> str:
@@ -49,17 +48,25 @@ def _another_dataset(dataset: str, sources: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _another_size(dataset: str, facts: Mapping[str, Fact]) -> Iterator[Finding]:
-    for name, known in known_facts(dataset).items():
-        given = facts.get(name)
-        if name not in COUNTED or given is None:
+def _another_size(plan: Plan, stated: Mapping[str, Fact]) -> Iterator[Finding]:
+    dataset = plan.config.dataset
+    for name, counted in COUNTED.items():
+        given, planned = stated.get(name), {"train_tokens": plan.train_tokens}.get(name, plan.vocabulary)
+        here = planned is not None and planned.origin is Origin.MEASURED
+        other = planned if here else known_facts(dataset).get(name)
+        if given is None or other is None:
             continue
-        if abs(math.log(given.number / known.number)) > math.log(ANOTHER_SIZE):
+        if abs(math.log(given.number / other.number)) > math.log(ANOTHER_SIZE):
+            maker, meant = (
+                ("the dataset here has", "the dataset")
+                if here
+                else ("nanoGPT's own script makes of it", "what is stated")
+            )
             yield _mismatch(
-                f"{given.text} {COUNTED[name]} are stated for {dataset}, and nanoGPT's own script makes"
-                f" {known.text} of it: the plan is for what is stated.",
+                f"{given.text} {counted} are stated for {dataset}, and {maker} {other.text}: the plan is for"
+                f" {meant}.",
                 given,
-                known,
+                other,
             )
 
 
