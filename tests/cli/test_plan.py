@@ -320,6 +320,15 @@ def test_another_dataset_or_size_than_the_configs_own_is_said(plan: Planned, tmp
     assert "config-mismatch" not in ids(both)
 
 
+@pytest.mark.parametrize("hours", ["1e-6", "1e-3", "1"])
+def test_hours_too_few_for_an_evaluation_make_one_step(plan: Planned, hours: str) -> None:
+    document = plan("gpt2-124m", "--hours", hours, "--device", "RTX 4090")
+    assert document["schedule"]["steps"] >= 1
+    assert (document["schedule"]["steps"] == 1) is (hours != "1")
+    alone = plan("gpt2-124m", "--eval_only=True", "--hours", hours, "--device", "RTX 4090")
+    assert alone["schedule"]["steps"] == 0
+
+
 def test_what_a_plan_was_solved_for_is_shown(gptwright: Cli) -> None:
     screen = gptwright("plan", "--hours", "24", "--device", "RTX 4070").out
     chosen = screen[screen.index("Chosen") : screen.index("\nPlan")]

@@ -238,7 +238,7 @@ def _with_length(
 def _beside_evaluations(config: TrainConfig, plan: Plan, seconds: float) -> TrainConfig:
     """The config with as many steps as leave the time for its evaluations."""
     cost = evaluations(plan).seconds
-    if cost is None or plan.seconds is None or plan.seconds[1] + cost[1] <= seconds:
+    if not plan.steps or cost is None or plan.seconds is None or plan.seconds[1] + cost[1] <= seconds:
         return config
     # A run is evaluated ten times, so their number hardly changes with its length.
     left = max(0.0, seconds - cost[1])
