@@ -315,6 +315,8 @@ def test_another_dataset_or_size_than_the_configs_own_is_said(plan: Planned, tmp
     assert "1.00B training tokens are stated for openwebtext" in message
     assert "9.04B" in message
     assert len(said("--dataset=shakespeare_char", "--vocab-size=50304")) == 2
+    (message,) = said("--vocab-size=32000")
+    assert "another number of tokens" in message
     # Of several configs the last one that names a dataset is meant.
     both = plan("gpt2-124m", "shakespeare-char", "--device", "RTX 4070")
     assert "config-mismatch" not in ids(both)

@@ -17,6 +17,7 @@ from gptwright.plan.plan import Plan
 
 # Another tokenizer or a newer crawl changes a corpus by less.
 ANOTHER_SIZE = 1.5
+ANOTHER_TOKENIZER = " Another tokenizer would make another number of tokens of it, too."
 COUNTED = {"train_tokens": "training tokens", "vocab_size": "rows of vocabulary"}
 
 
@@ -64,7 +65,7 @@ def _another_size(plan: Plan, stated: Mapping[str, Fact]) -> Iterator[Finding]:
             )
             yield _mismatch(
                 f"{given.text} {counted} are stated for {dataset}, and {maker} {other.text}: the plan is for"
-                f" {meant}.",
+                f" {meant}.{ANOTHER_TOKENIZER if name == 'vocab_size' else ''}",
                 given,
                 other,
             )
