@@ -83,3 +83,13 @@ def test_a_plan_takes_nanogpts_config_and_settings(tmp_path: Path) -> None:
     plan = gptwright.plan(tmp_path / "config.py", batch_size=3, bias=True)
     assert isinstance(plan, Plan)
     assert (plan.shape.n_embd, plan.shape.bias, plan.config.batch_size) == (64, True, 3)
+
+
+def test_a_plan_of_another_trainers_config_says_what_is_not_counted(tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("n_layer = 6\nn_head = 6\nn_embd = 384\nlr = 3e-4\nmlp_ratio = 3\n")
+    plan = gptwright.plan(config, device="RTX 4070")
+    assert plan.config.learning_rate == 3e-4
+    assert "mlp_ratio = 3 (the width of the feed-forward" in plan.unknown[-1].missing
+    with pytest.raises(ConfigError, match="unknown setting lr"):
+        gptwright.train(config, max_iters=1)

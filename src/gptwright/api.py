@@ -45,23 +45,31 @@ class Trained:
 def plan(*config: PathLike, device: str | None = None, **settings: Any) -> "Plan":
     """What a run will need and cost. Needs no torch.
 
+    Settings of other trainers in a file are taken for ours where they mean the same; of the others, which are
+    not counted, the plan's `unknown` speaks.
+
     Args:
-        config: presets' names, TOML files and nanoGPT-style Python files; later ones win.
+        config: presets' names, TOML files, nanoGPT-style Python files and a GPT-2's config.json; later ones
+            win.
         device: the name of a card to plan for, such as "RTX 4070"; None takes the setting's.
         settings: fields of the schema.
 
     Raises:
         GptwrightError: the settings cannot be used.
     """
+    from dataclasses import replace
+
     from gptwright.facts import stated
+    from gptwright.plan.foreign import foreign_unknown
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.plan import make_plan
 
-    loaded = _loaded(config, settings)
+    loaded = _loaded(config, settings, let_in_foreign=True)
     facts = {"dataset": stated("dataset", loaded.config.dataset)} | local_facts(loaded.config)
     if device is not None:
         facts["device"] = stated("device", device)
-    return make_plan(loaded.config, facts, sources=loaded.sources)
+    made = make_plan(loaded.config, facts, sources=loaded.sources)
+    return replace(made, unknown=(*made.unknown, *foreign_unknown(loaded.foreign)))
 
 
 def diagnose(run: PathLike, **facts: str | int) -> "Diagnosis":
@@ -221,7 +229,10 @@ class _Listener:
         """Records say enough."""
 
 
-def _loaded(config: Sequence[PathLike], settings: dict[str, Any]) -> "LoadedConfig":
+def _loaded(
+    config: Sequence[PathLike], settings: dict[str, Any], *, let_in_foreign: bool = False
+) -> "LoadedConfig":
     from gptwright.config.load import load_config
 
-    return load_config([os.fspath(source) for source in config], {n: str(v) for n, v in settings.items()})
+    sources, options = [os.fspath(source) for source in config], {n: str(v) for n, v in settings.items()}
+    return load_config(sources, options, let_in_foreign=let_in_foreign)

@@ -49,8 +49,11 @@ def test_amounts_have_scales(plan: Planned) -> None:
     assert plan(*card, "--tokens", "10B")["schedule"]["tokens"] == pytest.approx(10e9, rel=1e-3)
     passes = plan(*card, "--tokens", "10B", "--train-tokens", "5B")["schedule"]["epochs"]
     assert passes == pytest.approx(2, rel=1e-3)
-    seconds = plan(*card, "--hours", "90min")["schedule"]["seconds"]["likely"]
-    assert seconds == pytest.approx(5400, rel=0.01)
+    schedule = plan(*card, "--hours", "90min")["schedule"]
+    # Evaluations are within the time too.
+    seconds = [schedule[part]["likely"] for part in ("seconds", "evaluation_seconds")]
+    assert sum(seconds) == pytest.approx(5400, rel=0.01)
+    assert seconds[1] > 30
     size = plan("--params", "350M", "--device", "RTX 4090")["parameters"]["nanogpt"]
     assert size == pytest.approx(350e6, rel=0.05)
 
@@ -137,9 +140,9 @@ def test_a_run_is_planned_for_what_a_system_lets_it_have(plan: Planned) -> None:
 
 
 def test_what_a_name_leaves_open_is_said(gptwright: Cli, plan: Planned) -> None:
-    assert "taken for H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
+    assert "assumed: H100 SXM" in plan("gpt2-124m", "--device", "H100")["throughput"]["device_basis"]
     screen = " ".join(gptwright("plan", "gpt2-124m", "--device", "RTX 4070 laptop").out.split())
-    assert "taken for a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
+    assert "assumed: a power limit of 115 W; at 35 W the clock is 1230 MHz" in screen
     assert "2,386 per parameter" in screen
 
 
@@ -277,3 +280,109 @@ def test_a_rate_is_not_judged_by_a_vocabulary_that_is_assumed(plan: Planned, tmp
     small = ("--device", "RTX 4090", "--tokens", "2.5B")
     assert "small-batch-for-lr" not in ids(plan(str(config), *small))
     assert "small-batch-for-lr" in ids(plan(str(config), *small, "--vocab-size", "50304"))
+
+
+@pytest.mark.parametrize(
+    ("lowest", "at_fault"),
+    [("6e-4", True), ("5.7e-4", True), ("1e-3", True), ("3e-4", False), ("6e-5", False), ("0", False)],
+)
+def test_a_decay_that_ends_where_it_began_is_said(plan: Planned, lowest: str, at_fault: bool) -> None:
+    run = ("gpt2-124m", "--device", "RTX 4090", "--max_iters=5000", "--lr_decay_iters=5000")
+    document = plan(*run, "--warmup_iters=100", f"--min_lr={lowest}")
+    assert ("schedule-mismatch" in ids(document)) is at_fault
+    # Weights that are tuned further may well be tuned at one rate.
+    tuned = ("--init_from=gpt2", "--dataset=wikitext", "--learning_rate=3e-5", "--min_lr=3e-5")
+    settings = ("--max_iters=5000", "--lr_decay_iters=5000", "--warmup_iters=100")
+    assert "schedule-mismatch" not in ids(plan(*tuned, *settings, "--device", "RTX 4090"))
+
+
+def test_another_dataset_or_size_than_the_configs_own_is_said(plan: Planned, tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text(
+        "dataset = 'openwebtext'\nmax_iters = 6000\nlr_decay_iters = 6000\nwarmup_iters = 300\n"
+    )
+    card = (str(config), "--device", "RTX 4070")
+
+    def said(*options: str) -> list[str]:
+        findings = plan(*card, *options)["findings"]
+        return [finding["message"] for finding in findings if finding["id"] == "config-mismatch"]
+
+    assert said() == said("--dataset=openwebtext", "--train-tokens=9035582198") == []
+    assert said("--dataset=data/openwebtext") == []
+    (message,) = said("--dataset=fineweb")
+    assert "names the dataset openwebtext, and the plan is for fineweb" in message
+    (message,) = said("--train-tokens=1B")
+    assert "1.00B training tokens are stated for openwebtext" in message
+    assert "9.04B" in message
+    assert len(said("--dataset=shakespeare_char", "--vocab-size=50304")) == 2
+    (message,) = said("--vocab-size=32000")
+    assert "another number of tokens" in message
+    # Of several configs the last one that names a dataset is meant.
+    both = plan("gpt2-124m", "shakespeare-char", "--device", "RTX 4070")
+    assert "config-mismatch" not in ids(both)
+
+
+@pytest.mark.parametrize("hours", ["1e-6", "1e-3", "1"])
+def test_hours_too_few_for_an_evaluation_make_one_step(plan: Planned, hours: str) -> None:
+    document = plan("gpt2-124m", "--hours", hours, "--device", "RTX 4090")
+    assert document["schedule"]["steps"] >= 1
+    assert (document["schedule"]["steps"] == 1) is (hours != "1")
+    alone = plan("gpt2-124m", "--eval_only=True", "--hours", hours, "--device", "RTX 4090")
+    assert alone["schedule"]["steps"] == 0
+
+
+def test_what_a_plan_was_solved_for_is_shown(gptwright: Cli) -> None:
+    screen = gptwright("plan", "--hours", "24", "--device", "RTX 4070").out
+    chosen = screen[screen.index("Chosen") : screen.index("\nPlan")]
+    assert all(name in chosen for name in ("n_layer", "n_embd", "learning_rate", "for 1 d 00 h"))
+    assert "Chosen" not in gptwright("plan", "gpt2-124m", "--device", "RTX 4070").out
+    cut = gptwright("plan", "gpt2-124m", "--compile=False", "--fit", "--device", "RTX 4070").out
+    chosen = cut[cut.index("Chosen") : cut.index("\nPlan")]
+    assert chosen.count("so that it fits, at the same tokens per step") == 2
+    assert "max_iters" not in chosen
+
+
+def test_a_fact_beside_a_config_does_not_excuse_its_label(plan: Planned, tmp_path: Path) -> None:
+    """Facts are given as options too, and one of them is the vocabulary."""
+    config = tmp_path / "config.py"
+    config.write_text("# about 125M weights\ndataset = 'fineweb'\nn_layer = 12\nn_head = 12\nn_embd = 384\n")
+    facts = ("--device", "RTX 4070", "--dataset", "fineweb", "--train-tokens", "10000000000")
+    more = ("--vocab-size", "50304", "--torch", "2.6.0", "--note", "as it was")
+    assert "size-label-mismatch" in ids(plan(str(config), *facts))
+    assert "size-label-mismatch" in ids(plan(str(config), *facts, *more))
+    # What somebody replaces is not the file's fault: another width, or data with another vocabulary.
+    assert "size-label-mismatch" not in ids(plan(str(config), *facts, "--n_embd=768"))
+    config.write_text("# about 124M weights\ndataset = 'fineweb'\n")
+    assert "size-label-mismatch" not in ids(plan(str(config), *facts))
+    assert "size-label-mismatch" not in ids(plan(str(config), "--dataset=shakespeare_char"))
+
+
+def test_a_dataset_that_is_not_prepared_yet_is_planned_by_what_is_known_of_it(
+    plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout of nanoGPT, where data/shakespeare_char holds prepare.py alone."""
+    folder = tmp_path / "data" / "shakespeare_char"
+    folder.mkdir(parents=True)
+    (folder / "prepare.py").write_text("print('later')\n")
+    (tmp_path / "config.py").write_text("dataset = 'shakespeare_char'\nmax_iters = 2000\n")
+    monkeypatch.chdir(tmp_path)
+    document = plan("config.py", "--device", "RTX 4070")
+    assert document["schedule"]["epochs"] == pytest.approx(2000 * 491_520 / 1_003_854)
+    assert document["config"]["dataset"] == "shakespeare_char"
+    assert "config-mismatch" not in ids(document)
+
+
+def test_a_dataset_that_is_here_is_planned_for_and_not_what_is_stated_of_it(
+    gptwright: Cli, plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("".join(f"Once there was text {n}.\n" for n in range(900)))
+    assert gptwright("prepare", "a.txt", "--tokenizer", "char", "--out", "data/mine").status == 0
+    run = ("shakespeare-char-cpu", "--dataset=mine", "--device", "RTX 4070")
+    tokens = plan(*run)["schedule"]["tokens"] / plan(*run)["schedule"]["epochs"]
+    document = plan(*run, "--train-tokens", "1B")
+    assert document["schedule"]["tokens"] / document["schedule"]["epochs"] == pytest.approx(tokens)
+    said = [
+        each["message"] for each in document["findings"] if "training tokens are stated" in each["message"]
+    ]
+    assert [message.split(": ")[-1] for message in said] == ["the plan is for the dataset."]

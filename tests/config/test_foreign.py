@@ -34,6 +34,11 @@ def config(tmp_path: Path) -> Any:
         ("tie_word_embeddings = False", "tie_weights", False),
         ("use_checkpointing = True", "gradient_checkpointing", True),
         ("max_iters = 4000\nwarmup_ratio = 0.05", "warmup_iters", 200),
+        ("lr = 3e-4", "learning_rate", 3e-4),
+        ("n_layers = 8", "n_layer", 8),
+        ("warmup_steps = 715", "warmup_iters", 715),
+        ("total_batch_size = 491520", "tokens_per_step", 491_520),
+        ("matrix_lr = 0.01", "muon_learning_rate", 0.01),
     ],
 )
 def test_ours_by_another_name_is_taken_in_a_plan_and_named_in_training(
@@ -44,6 +49,30 @@ def test_ours_by_another_name_is_taken_in_a_plan_and_named_in_training(
     assert [setting.ours for setting in loaded.foreign] == [(field, value)]
     with pytest.raises(ConfigError, match=rf"did you mean {field}\?"):
         config(line, let_in_foreign=False)
+
+
+def test_a_length_by_another_name_is_the_decays_too(config: Any) -> None:
+    """Of a trainer without lr_decay_iters it is no fault that ours has a default."""
+    loaded = config("max_steps = 19073").config
+    assert (loaded.max_iters, loaded.lr_decay_iters) == (19_073, 19_073)
+    loaded = config("max_steps = 19073\nlr_decay_iters = 15000").config
+    assert (loaded.max_iters, loaded.lr_decay_iters) == (19_073, 15_000)
+
+
+def test_a_batch_in_sequences_is_not_taken_for_tokens(config: Any) -> None:
+    with pytest.raises(ConfigError, match="unknown setting total_batch_size"):
+        config("total_batch_size = 512")
+
+
+def test_a_name_of_anothers_is_free_where_ours_is_set_too(config: Any) -> None:
+    loaded = config("dim = 64\nn_embd = dim * 6\nn_head = 6", let_in_foreign=False)
+    assert loaded.config.n_embd == 384
+    assert set(loaded.without_effect) == {"dim"}
+
+
+def test_a_relation_is_explained(config: Any) -> None:
+    with pytest.raises(ConfigError, match=r"n_embd = 64 \* d"):
+        config("depth = 20")
 
 
 def test_our_own_name_wins_over_anothers(config: Any) -> None:
@@ -102,7 +131,6 @@ def test_what_needs_no_telling_is_accepted_in_training_too(config: Any, name: st
     ("line", "said"),
     [
         ("n_layrs = 12", "did you mean n_layer?"),
-        ("n_layers = 12", "did you mean n_layer?"),
         ("gradient_acumulation_steps = 4", "did you mean gradient_accumulation_steps?"),
         ("frobnicate = 1", "lists all settings"),
     ],

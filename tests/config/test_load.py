@@ -138,3 +138,19 @@ def test_a_written_config_reads_back_the_same(
         path = Path(folder) / "config.toml"
         path.write_text(to_toml(config), encoding="utf-8")
         assert load_config([str(path)]).config == config
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"config": "train_gpt2.py"}, "give the config without it: train_gpt2.py"),
+        ({"dtype": "bf16"}, "--dtype=bfloat16"),
+        ({"dtype": "fp16"}, "--dtype=float16"),
+        ({"lr_schedule": "Cosin"}, "--lr_schedule=cosine"),
+        ({"optimizer": "sgd"}, "the default is --optimizer=adamw"),
+    ],
+)
+def test_the_remedy_names_what_was_meant(options: dict[str, str], remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config([], options)
+    assert remedy in str(caught.value)

@@ -175,3 +175,27 @@ def test_what_a_config_asks_the_machine_for_is_found_out_here_too(tmp_path: Path
     assert (config.device, config.dtype, config.n_layer) == ("auto", "auto", 4)
     with pytest.raises(ConfigError, match="n_layer = 12 if big else 6"):
         load_config([str(written(tmp_path, "n_layer = 12 if big else 6\n"))], {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compile = device == 'cuda'",
+        "compile = not windows()",
+        "compile = torch.cuda.is_available() and True",
+        "device = pick_device()",
+        "dtype = 'bfloat16' if torch.cuda.is_bf16_supported() else 'float16'",
+    ],
+)
+def test_what_a_config_asks_the_machine_is_left_to_be_found_out(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(f"device = 'cuda' if torch.cuda.is_available() else 'cpu'\n{line}\n")
+    assert read_python_config(path)[-1].value == "auto"
+
+
+@pytest.mark.parametrize("line", ["dtype = torch.float16", "batch_size = pick()", "compile = windows"])
+def test_a_choice_that_cannot_be_read_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ConfigError, match="is not an assignment of a literal"):
+        read_python_config(path)

@@ -51,3 +51,5 @@ def test_warnings_name_what_nanogpt_lets_pass() -> None:
 def test_no_warnings_for_a_constant_rate_or_a_sound_schedule() -> None:
     assert warnings_of(load_config([], {"decay_lr": "False", "min_lr": "1"}).config) == []
     assert warnings_of(load_config(["shakespeare-char"]).config) == []
+    flat = load_config(["shakespeare-char"], {"min_lr": "1e-3"}).config
+    assert warnings_of(flat) == ["min_lr = 0.001 is learning_rate: nothing decays (try --min_lr=0.0001)"]

@@ -140,6 +140,20 @@ def _draw(dataset: TokenDataset) -> None:
     sampler.batch(3)
 
 
+class HuggingFace(Format):
+    """A GPT-2's config.json."""
+
+    name = "hugging-face"
+
+    def make(self) -> None:
+        content = {"model_type": "gpt2", "n_embd": 48, "n_head": 4, "n_layer": 2, "n_positions": 64}
+        more = {"vocab_size": 257, "resid_pdrop": 0.1, "tie_word_embeddings": True, "bos": [1, {"a": None}]}
+        (self.folder / "config.json").write_text(json.dumps(content | more, indent=2))
+
+    def read(self) -> None:
+        load_config([str(self.folder / "config.json")])
+
+
 class Dataset(Format):
     """A dataset of ours: manifest, tokenizer, shards, meta.pkl."""
 
@@ -316,4 +330,13 @@ class Checkpoint(Format):
         read_metrics(self.run.metrics_path)
 
 
-FORMATS: tuple[type[Format], ...] = (Toml, Python, Dataset, NanoGpt, Headed, Tokenizers, Checkpoint)
+FORMATS: tuple[type[Format], ...] = (
+    Toml,
+    Python,
+    HuggingFace,
+    Dataset,
+    NanoGpt,
+    Headed,
+    Tokenizers,
+    Checkpoint,
+)

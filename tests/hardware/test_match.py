@@ -4,7 +4,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gptwright.hardware.match import DeviceName, is_cpu_name, parse_name, words_of
+from gptwright.hardware.match import (
+    DeviceName,
+    devices_in,
+    is_apple_name,
+    is_cpu_name,
+    parse_name,
+    words_of,
+)
 from gptwright.hardware.table import find_spec
 
 
@@ -36,6 +43,8 @@ def test_a_name_that_says_one_thing_twice_is_none(name: str) -> None:
         ("7900 XTX", "7900 xtx"),
         ("m2max", "m2 max"),
         ("8xH100", "h100"),
+        ("8 A100s", "a100"),
+        ("16 GB M1", "16gb m1"),
         ("2 × RTX 3090", "rtx 3090"),
         ("M40", "m40"),
         ("MI300X", "mi300x"),
@@ -61,6 +70,7 @@ def test_words_that_are_written_together(name: str, words: str) -> None:
         "Intel(R) Xeon(R) Platinum 8375C",
         "AMD EPYC 7B12",
         "Apple M1 CPU",
+        "Snapdragon X Elite",
         "x86_64",
     ],
 )
@@ -74,6 +84,31 @@ def test_processors_are_known_as_such(name: str) -> None:
 )
 def test_other_names_are_no_processors(name: str) -> None:
     assert not is_cpu_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("8xH100", 8),
+        ("RTX 4090 x4", 4),
+        ("RTX4090x2", 2),
+        ("8 A100s", 8),
+        ("4 RTX 3090", 4),
+        ("2 3090s", 2),
+        ("80 GB H100", None),
+        ("16 GiB M1", None),
+        ("MX450", None),
+        ("GeForce MX450", None),
+        ("RTX 4090", None),
+    ],
+)
+def test_how_many_devices_a_name_says(name: str, count: int | None) -> None:
+    assert devices_in(name) == count
+
+
+def test_an_apple_chip_is_known_as_such_before_it_is_in_the_table() -> None:
+    assert all(map(is_apple_name, ("M5", "Apple M6 Max 64GB", "m5pro", "Mac mini", "MacBook Air")))
+    assert not any(map(is_apple_name, ("MI300X", "RTX 4070", "M40", "GTX 980M", "")))
 
 
 @given(st.text(max_size=30))

@@ -184,6 +184,15 @@ def test_unified_memory_is_known_only_if_the_name_says_it() -> None:
     assert spec("Apple M1 Max 64GB").peaks == spec("M1 Max").peaks
 
 
+def test_a_rate_follows_from_what_the_maker_says_of_another_dtype() -> None:
+    # Intel: 233 INT8 TOPS of a B580 at 2,850 MHz are twice those in 16 bits.
+    b580 = spec("Arc B580")
+    assert 2 * b580.peaks["bfloat16"] * 2850 / 2670 == pytest.approx(233e12, rel=0.01)
+    assert teraflops("GB10", "bfloat16") == pytest.approx(118.8, rel=0.01)
+    assert teraflops("M4 Pro", "float16") == pytest.approx(7.53, rel=0.01)
+    assert spec("DGX Spark").available_bytes == 119 * GIB
+
+
 def test_torch_compiles_from_volta_on() -> None:
     old = {spec.name for spec in all_specs() if not spec.compiles}
     assert {"K80", "GTX 1080 Ti", "TITAN Xp", "P100 SXM"} <= old
@@ -241,6 +250,8 @@ def test_the_dtype_that_training_takes() -> None:
         ("B200", 1696),
         ("MI300X", 788),
         ("RX 7900 XT", 83.2),
+        ("GB10", 92.3),
+        ("Arc A770", 91.0),
         ("M3 Max", 12.8),
         ("M4", 3.1),
     ],
@@ -262,7 +273,7 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_each_row_is_sane(name: str) -> None:
     row = SPECS[name]
-    assert row.vendor in ("nvidia", "amd", "apple")
+    assert row.vendor in ("nvidia", "amd", "intel", "apple")
     assert 1.5e12 < row.peaks["float32"] < 200e12
     assert row.peaks.get("tf32", row.peaks["float32"]) >= row.peaks["float32"]
     low = [row.peaks[dtype] for dtype in ("float16", "bfloat16") if dtype in row.peaks]

@@ -8,7 +8,7 @@ import pytest
 from gptwright.arithmetic.memory import training_memory
 from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
-from gptwright.facts import Fact, Origin
+from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.efficiency import CPU_BASIS, FLOAT32_KERNELS_BASIS, KERNELS_BASIS, MATRIX_BASIS
 from gptwright.plan import device as planning
 from gptwright.plan.plan import Plan, make_plan
@@ -62,7 +62,7 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
     plan = planned(**settings)
     assert (plan.device.dtype, plan.device.kernels) == ("bfloat16", True)
     assert said(plan, "dtype").text == "bfloat16 with our own kernels"
-    peak = said(plan, "peak_flops")
+    peak = said(plan, "peak")
     assert (peak.number, peak.text, peak.origin) == (2 * FLOAT32_PEAK, "200.0 GFLOP/s", Origin.DERIVED)
     assert peak.reason.startswith("2 × 100.0 GFLOP/s, the fastest float32 matrix product just now: an instr")
     throughput = plan_document(plan, (), ())["throughput"]
@@ -89,7 +89,7 @@ def test_matrix_registers_make_products_many_times_and_all_else_no_quicker(machi
     by_vectors = planned(n_layer=4, n_head=4, n_embd=128)
     machine.multiplies_by_matrix_registers(True)
     plan = planned(n_layer=4, n_head=4, n_embd=128)
-    peak = said(plan, "peak_flops")
+    peak = said(plan, "peak")
     assert (peak.number, peak.origin) == (planning.MATRIX_RATE * FLOAT32_PEAK, Origin.DERIVED)
     assert "on the one CPU with AMX that was measured" in peak.reason
     assert plan.device.vector_peak == 2 * FLOAT32_PEAK
@@ -116,7 +116,7 @@ def test_in_float32_a_compiler_makes_our_own_kernels_too(
     machine.has(bfloat16=bfloat16, compiler="/usr/bin/gcc")
     plan = planned(**settings)
     assert (plan.device.dtype, plan.device.kernels) == ("float32", True)
-    products, peak = said(plan, "dtype"), said(plan, "peak_flops")
+    products, peak = said(plan, "dtype"), said(plan, "peak")
     assert products.text == "float32 with our own kernels"
     assert products.reason == (
         f"{why}, and a compiler is here; a run times our own kernels and takes the quickest"
@@ -159,7 +159,7 @@ def test_without_kernels_it_is_float32_as_measured(
     plan = planned(**settings)
     assert (plan.device.dtype, plan.device.kernels) == ("float32", False)
     assert (said(plan, "dtype").text, said(plan, "dtype").reason) == ("float32", reason)
-    peak = said(plan, "peak_flops")
+    peak = said(plan, "peak")
     assert (peak.number, peak.origin) == (FLOAT32_PEAK, Origin.MEASURED)
     assert peak.reason == "fastest float32 matrix product just now"
     assert plan_document(plan, (), ())["throughput"]["basis"] == CPU_BASIS
@@ -201,3 +201,11 @@ def test_a_card_says_its_dtype_too() -> None:
     # What train takes on such a chip.
     assert dtype("M3 Max 64GB") == ("float32", Origin.ASSUMED)
     assert dtype("M3 Max 64GB", dtype="float16") == ("float16", Origin.CONFIGURED)
+
+
+def test_an_apple_chip_that_is_not_in_the_table_is_still_one_of_apples() -> None:
+    config = TrainConfig(vocab_size=65)
+    plan = make_plan(config, {"device": stated("device", "Apple M9 Max 64GB")}, sources={})
+    assert (plan.device.kind, plan.device.dtype, plan.device.compiled) == ("mps", "float32", False)
+    assert plan.speed is None
+    assert "M9 Max 64GB is not in the table" in plan.unknown[0].missing

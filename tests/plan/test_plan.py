@@ -224,7 +224,7 @@ def test_an_amount_that_is_none_is_refused(option: str, said: str, gptwright: Cl
 def test_a_config_is_saved_although_nobody_reads_the_plan_to_its_end(
     gptwright: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
+    def gone(*_: object, **__: object) -> None:
         raise OSError("nobody reads on")
 
     monkeypatch.setattr("gptwright.report.planned.show_plan", gone)
@@ -293,3 +293,33 @@ def test_passes_over_a_known_dataset_are_judged_without_being_stated(gptwright: 
     )
     ids = {finding["id"] for finding in plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]}
     assert {"long-plan", "many-epochs"} <= ids
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("gpt3", "did you mean --init_from=gpt2?"),
+        ("gpt2_xl", "did you mean --init_from=gpt2-xl?"),
+        ("scrath", "did you mean --init_from=scratch?"),
+        ("models/mine", "n_layer, n_head, n_embd, block_size and vocab_size of models/mine, as settings"),
+    ],
+)
+def test_weights_that_no_plan_opens_leave_their_shape_open(source: str, missing: str) -> None:
+    plan = planned(**GPT2, init_from=source)
+    assert [each.missing for each in plan.unknown if missing in each.missing]
+    assert plan.loss is None
+
+
+@pytest.mark.parametrize("source", ["scratch", "auto", "resume", "gpt2"])
+def test_weights_that_are_known_leave_nothing_open(source: str) -> None:
+    assert not [each for each in planned(**GPT2, init_from=source).unknown if "weights" in each.question]
+
+
+@pytest.mark.parametrize(("context", "promised"), [(64, False), (256, False), (512, True), (2048, True)])
+def test_no_loss_is_promised_to_a_context_far_shorter_than_the_known_runs(
+    context: int, promised: bool
+) -> None:
+    accumulation = 40 * 1024 // context
+    settings = {**GPT2, "block_size": context, "gradient_accumulation_steps": accumulation}
+    plan = planned(**settings, dataset="openwebtext", max_iters=5000, lr_decay_iters=5000)
+    assert (plan.loss is not None) is promised

@@ -16,7 +16,7 @@ from gptwright.cli.options import (
     schema_options,
     split_arguments,
 )
-from gptwright.config.load import LoadedConfig, load_config, preset_names
+from gptwright.config.load import LoadedConfig, load_config, preset_names, read_source
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.facts import Fact, stated
 from gptwright.record.stated import stated_facts
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gptwright.findings import Finding, Unknown
     from gptwright.plan.plan import Plan
 
+# What --fit changes, and why.
+CUT = ("batch_size", "gradient_accumulation_steps")
+FITTED = "so that it fits, at the same tokens per step"
 COUNTS = ("device_count", "train_tokens", "val_tokens")
 
 
@@ -50,16 +53,17 @@ COUNTS = ("device_count", "train_tokens", "val_tokens")
 @fact_option("device_count")
 @fact_option("train_tokens")
 @fact_option("val_tokens")
+@fact_option("torch")
+@fact_option("note")
 @json_option
 @schema_options
 def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
     from gptwright.files import replace_text, unwritable_as_error
-    from gptwright.plan.backwards import Targets, relengthen, solve
+    from gptwright.plan.backwards import Targets, changed, relengthen, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.faster import speed_findings
-    from gptwright.plan.foreign import foreign_findings
     from gptwright.plan.local_data import local_facts
     from gptwright.plan.options import memory_findings
     from gptwright.plan.plan import make_plan
@@ -82,10 +86,14 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     )
     choose_context = not sources and "block_size" not in loaded.sources
     solved = solve(loaded.config, planner, targets, choose_model=not sources, choose_context=choose_context)
-    plan = solved.plan
+    plan, chosen = solved.plan, solved.changes
     if given["fit"]:
         # Another cut has another speed, and hours make other steps of it.
         plan = planner(relengthen(fit(plan), planner, targets, choose_model=not sources))
+        cut = [fact for fact in changed(solved.config, plan.config, FITTED) if fact.name in CUT]
+        chosen = tuple(
+            {fact.name: fact for fact in (*changed(loaded.config, plan.config, solved.reason), *cut)}.values()
+        )
     trials = []
     if given["measure"]:
         from gptwright.train.measure import measure
@@ -94,9 +102,12 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         trials = [trial.document() for trial in measured.trials]
         plan = make_plan(measured.config, facts, sources=loaded.sources, speed=measured.speed)
     plan, findings, unknown = _judged(plan, loaded, sources, facts)
-    findings = (*memory_findings(plan, planner), *findings, *foreign_findings(loaded.foreign))
-    if not trials:
-        findings = (*findings, *speed_findings(plan, planner))
+    findings = (
+        *memory_findings(plan, planner),
+        *findings,
+        *_of_settings(plan, loaded, sources, given),
+        *(() if trials else speed_findings(plan, planner)),
+    )
     # Before anything is printed, which whoever reads it may not do to the end.
     if given["save"] is not None:
         with unwritable_as_error(given["save"]):
@@ -109,7 +120,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
         console = console_for()
         show_trials(console, trials)
-        show_plan(console, plan, findings, unknown)
+        show_plan(console, plan, findings, unknown, chosen=chosen)
 
 
 def _judged(
@@ -130,14 +141,43 @@ def _judged(
     return plan, diagnosis.findings, (*plan.unknown, *diagnosis.unknown)
 
 
+def _of_settings(
+    plan: "Plan", loaded: LoadedConfig, sources: Sequence[str], given: Mapping[str, Any]
+) -> "tuple[Finding, ...]":
+    """What settings will not do as they were meant, beside what the rules of diagnosis say of them."""
+    from gptwright.plan.agreement import agreement_findings
+    from gptwright.plan.evaluation import evaluation_findings
+    from gptwright.plan.foreign import foreign_findings
+    from gptwright.plan.odd_settings import settings_findings
+
+    return (
+        *settings_findings(plan.config, epochs=plan.epochs),
+        *evaluation_findings(plan),
+        *agreement_findings(plan, sources, _stated_counts(given, loaded)),
+        *foreign_findings(loaded.foreign),
+    )
+
+
 def _overridden(loaded: LoadedConfig, sources: Sequence[str]) -> set[str]:
-    """Settings that an option replaces, or a file those of a preset, whose labels are then not at fault."""
+    """Settings that an option replaces, or a file those of a preset, whose labels are then not at fault.
+
+    Only what is another than the files' own: a vocabulary beside files that name none is a fact about them.
+    """
     over_a_preset = any(source in preset_names() for source in sources)
+    own = {name: setting.value for source in sources for name, setting in read_source(source).items()}
     return {
         name
         for name, source in loaded.sources.items()
-        if source == "option" or (over_a_preset and not source.startswith("preset "))
+        if (source == "option" and _replaces(name, getattr(loaded.config, name), own))
+        or (over_a_preset and not source.startswith(("preset ", "option")))
     }
+
+
+def _replaces(name: str, value: Any, own: Mapping[str, Any]) -> bool:
+    """Whether an option's value is another than that of the files, or than the default that they leave."""
+    if name == "vocab_size" and name not in own:
+        return False
+    return bool(value != own.get(name, FIELDS[name].default))
 
 
 def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str, str | None]]:
@@ -148,6 +188,14 @@ def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str
     if name is None or name.lower() in KINDS or name.lower().startswith("cuda:"):
         return None, {**fields, "device": name.lower() if name is not None else None}
     return name, {**fields, "device": None}
+
+
+def _stated_counts(given: Mapping[str, Any], loaded: LoadedConfig) -> dict[str, Fact]:
+    """The sizes of the data that somebody stated beside the config."""
+    counts = stated_facts({name: given[name] for name in COUNTS if given[name] is not None}, "option")
+    if loaded.config.vocab_size is not None and loaded.sources.get("vocab_size") == "option":
+        counts["vocab_size"] = stated("vocab_size", loaded.config.vocab_size)
+    return counts
 
 
 def _facts(given: Mapping[str, Any], device: str | None, loaded: LoadedConfig) -> dict[str, Fact]:

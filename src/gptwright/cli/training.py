@@ -66,7 +66,8 @@ def resume_and_show(
 def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None) -> dict[str, Any]:
     session, run = prepared.session, prepared.run
     show_startup(console, session.facts, session.warnings)
-    show_promise(console, session.promise)
+    done = prepared.resumed.state.step if prepared.resumed else 0
+    show_promise(console, session.promise, done=done)
     for warning in prepared.warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     if prepared.discarded:
@@ -77,7 +78,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
     progress = RunProgress(
         max_iters=session.config.max_iters,
         eval_interval=session.config.eval_interval,
-        step=prepared.resumed.state.step if prepared.resumed else 0,
+        step=done,
     )
     views = Views(run.path, session.config, partial(_warn, console))
     with training_screen(console, plain=plain, progress=progress, folder=run.path) as screen:

@@ -13,9 +13,38 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+# What llama2.c, Hugging Face, litgpt, nanochat and torchtitan call the settings that have a name in nanoGPT.
+_SAME: Mapping[str, str] = {
+    "n_embd": "dim emb_dim embed_dim n_embed d_model hidden_size",
+    "block_size": (
+        "context_length context_size sequence_length max_seq_len sequence_len n_positions "
+        "max_seq_length max_length seq_len n_ctx max_position_embeddings ctx_len context_len"
+    ),
+    "dropout": "drop_rate",
+    "gradient_accumulation_steps": "grad_accum_steps accumulation_steps gradient_accumulation_iters",
+    "n_layer": "n_layers num_layers num_hidden_layers",
+    "n_head": "n_heads num_heads num_attention_heads",
+    "batch_size": (
+        "per_device_train_batch_size micro_batch_size device_batch_size local_batch_size train_batch_size"
+    ),
+    "max_iters": (
+        "max_steps steps num_iterations num_steps total_steps train_steps max_train_steps num_train_steps"
+    ),
+    "warmup_iters": "warmup_steps lr_warmup_steps num_warmup_steps",
+    "learning_rate": "lr max_lr peak_lr",
+    "grad_clip": "max_grad_norm",
+    "beta1": "adam_beta1",
+    "beta2": "adam_beta2",
+    "min_lr": "min_learning_rate",
+    "lr_decay_iters": "lr_decay_steps",
+}
+SAME_AS: Mapping[str, str] = MappingProxyType(
+    {name: ours for ours, names in _SAME.items() for name in names.split()}
+)
 # Ours under the names that forks, Hugging Face's Trainer, litgpt and nanochat have for them.
 OTHER_NAMES: Mapping[str, str] = MappingProxyType(
     {
+        **SAME_AS,
         **dict.fromkeys(("use_rope", "rotary", "use_rotary", "rotary_emb", "use_rotary_emb"), "rope"),
         "rope_theta": "rope_base",
         **dict.fromkeys(("use_rmsnorm", "use_rms_norm", "rmsnorm"), "rms_norm"),
@@ -44,6 +73,17 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType(
             "checkpoint_interval",
         ),
         "use_wandb": "wandb_log",
+        "matrix_lr": "muon_learning_rate",
+    }
+)
+# nanochat's and build-nanogpt's, in tokens; a smaller number would be one of sequences.
+TOKENS_A_STEP, FEWEST_TOKENS_A_STEP = "total_batch_size", 4096
+# Names whose meaning is a relation.
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "depth": "nanochat's depth of d is n_layer = d, n_embd = 64 * d and n_head = d / 2, arch = 'modern'",
+        "B": "did you mean batch_size?",
+        "T": "did you mean block_size?",
     }
 )
 WARMUP_SHARE = re.compile(r"warmup_(ratio|frac|fraction|proportion|pct)")
@@ -121,6 +161,12 @@ NOT_HERE: tuple[tuple[re.Pattern[str], str, tuple[Any, ...]], ...] = tuple(
             "a length in passes over the data: max_iters is what is planned",
             (None,),
         ),
+        (
+            r"target_(param_data_ratio|flops|tokens)",
+            "a length by another measure: max_iters is planned; --chinchilla and --tokens solve for it",
+            (None, -1),
+        ),
+        (r"(un)?embedding_lr|scalar_lr", "a rate by its place, learning_rate for all here", (None,)),
         (r"early_stop\w*|patience", "an end before max_iters", (*NOTHING, -1)),
         (
             r"(lr_)?(decay|warmdown)_(ratio|frac|fraction|steps)|cooldown_(ratio|frac|steps|iters)|num_cycles",
@@ -180,6 +226,8 @@ def why_not_needed(name: str) -> str | None:
 
 def name_of_ours(name: str) -> str | None:
     """The setting of ours that other trainers call so; None where there is none."""
+    if name == TOKENS_A_STEP:
+        return "tokens_per_step"
     return "warmup_iters" if WARMUP_SHARE.fullmatch(name) else OTHER_NAMES.get(name)
 
 
@@ -210,6 +258,8 @@ def read_foreign(name: str, value: Any, source: str, settings: Mapping[str, Any]
         settings: those of ours, with defaults.
     """
     ours = name_of_ours(name)
+    if name == TOKENS_A_STEP and not (isinstance(value, int) and value >= FEWEST_TOKENS_A_STEP):
+        return None
     if ours is not None and not WARMUP_SHARE.fullmatch(name):
         return ForeignSetting(name, value, source, "", (ours, value))
     if ours is not None:

@@ -1,8 +1,9 @@
 """From what a person typed to one checked `TrainConfig`.
 
-Sources are applied in the order given, options last: presets by name, TOML files and nanoGPT-style Python
-files. Every setting remembers where it came from, and every problem (unknown name, wrong type, out of
-range, contradiction) is reported in one message, so that a config is mended in one go.
+Sources are applied in the order given, options last: presets by name, TOML files, nanoGPT-style Python files
+and Hugging Face's config.json of a GPT-2. Every setting remembers where it came from, and every problem
+(unknown name, wrong type, out of range, contradiction) is reported in one message, so that a config is mended
+in one go.
 """
 
 import ast
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from gptwright.config.foreign import (
+    HINTS,
     ForeignSetting,
     changes_nothing,
     meaning_elsewhere,
     name_of_ours,
     read_foreign,
 )
+from gptwright.config.hugging_face import read_hugging_face_config
 from gptwright.config.nanogpt import WITHOUT_EFFECT, read_python_config, why_without_effect
 from gptwright.config.pretrained import GPT2_MODELS, settled_by_weights
 from gptwright.config.schema import FIELDS, TrainConfig, problems_of, with_accumulation
@@ -31,6 +34,15 @@ SAY_THE_SAME = frozenset(("tokens_per_step", "gradient_accumulation_steps"))
 LIKE_ENOUGH = 0.6
 # The same from which it is one although other lines are calculated from it: `max_itres`, `n_layers`.
 A_SLIP = 0.8
+# As other programs have it; here a config is named by itself.
+CONFIG_OPTIONS = ("config", "config_file", "cfg", "preset", "model_config")
+# What other trainers call our words.
+OTHER_WORDS = {
+    **dict.fromkeys(("bf16", "bf16-mixed", "bf16-true", "torch.bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "half", "16", "16-mixed", "torch.float16"), "float16"),
+    **dict.fromkeys(("fp32", "float", "32", "32-true", "tf32", "torch.float32"), "float32"),
+    "gpu": "cuda",
+}
 PRESETS = Path(__file__).with_name("presets")
 
 
@@ -120,7 +132,11 @@ def check_settings(
     let_in = {setting.name for setting in foreign}
     problems += [_unknown(name, given[name]) for name in given if name not in FIELDS and name not in let_in]
     known = {name: setting for name, setting in given.items() if name in FIELDS}
-    known = {s.ours[0]: Setting(s.ours[1], f"{s.source}: {s.name}") for s in foreign if s.ours} | known
+    theirs = {s.ours[0]: Setting(s.ours[1], f"{s.source}: {s.name}") for s in foreign if s.ours}
+    if "max_iters" in theirs:
+        # Who has the length by another name has a trainer whose decay ends there.
+        theirs.setdefault("lr_decay_iters", theirs["max_iters"])
+    known = theirs | known
     known, contradictions = _with_shape_of_weights(known)
     problems += contradictions
     invalid, config = _validated(known)
@@ -144,16 +160,19 @@ def _without_effect(settings: Mapping[str, Setting], values: Mapping[str, Any]) 
             continue
         if reason := why_without_effect(name):
             reasons[name] = reason
-        elif setting.used and not _is_a_slip(name):
+        elif setting.used and not _is_a_slip(name, settings):
             reasons[name] = "other lines are calculated from it, and it does nothing besides"
         elif changes_nothing(name, setting.value, values):
             reasons[name] = f"{setting.value} is what is done here without it"
     return reasons
 
 
-def _is_a_slip(name: str) -> bool:
-    """Whether one of our settings is meant, misspelt or by another trainer's name."""
-    return name_of_ours(name) is not None or bool(difflib.get_close_matches(name, FIELDS, cutoff=A_SLIP))
+def _is_a_slip(name: str, settings: Mapping[str, Setting]) -> bool:
+    """Whether one of our settings is meant that is not set itself, misspelt or by another trainer's name."""
+    ours = name_of_ours(name)
+    if ours is not None:
+        return ours not in settings
+    return bool(difflib.get_close_matches(name, FIELDS, cutoff=A_SLIP))
 
 
 def _foreign(given: Mapping[str, Setting], values: Mapping[str, Any]) -> tuple[ForeignSetting, ...]:
@@ -185,7 +204,8 @@ def read_source(source: str) -> dict[str, Setting]:
     if source in preset_names():
         text = (PRESETS / f"{source}.toml").read_text("utf-8")
         return {name: Setting(value, f"preset {source}") for name, value in tomllib.loads(text).items()}
-    inside = next((path / name for name in ("config.toml", "config.py") if (path / name).is_file()), None)
+    names = ("config.toml", "config.py", "config.json")
+    inside = next((path / name for name in names if (path / name).is_file()), None)
     if inside is not None:
         raise ConfigError(f"{source} is a folder", why="a config is a file", fix=f"give {inside}")
     if not path.is_file():
@@ -199,10 +219,13 @@ def read_source(source: str) -> dict[str, Setting]:
     if path.suffix == ".py":
         read = read_python_config(path)
         return {item.name: Setting(item.value, f"{path}:{item.line}", item.used) for item in read}
+    if path.suffix == ".json":
+        return {name: Setting(value, str(path)) for name, value in read_hugging_face_config(path).items()}
     raise ConfigError(
-        f"{source} is neither a .toml nor a .py file",
+        f"{source} is neither a .toml nor a .py file, nor a GPT-2's config.json",
         why="a config is TOML, or a nanoGPT-style Python file of assignments",
-        fix=f"rename it, or use a preset: {', '.join(preset_names())}",
+        fix="write its values down by our names, in a file or as options such as --n_layer=12 --n_embd=768"
+        f" --batch_size=8, or use a preset: {', '.join(preset_names())}",
     )
 
 
@@ -232,9 +255,14 @@ def _unknown(name: str, setting: Setting) -> ConfigError:
             fix=f"write them without the line [{name}], as in `n_layer = 12`",
         )
     label = f"--{name}" if setting.source == "option" else f"{name} ({setting.source})"
+    if setting.source == "option" and name in CONFIG_OPTIONS:
+        file = setting.value or "config.py"
+        return ConfigError(f"unknown setting {label}", fix=f"give the config without it: {file}")
     ours, elsewhere = name_of_ours(name), meaning_elsewhere(name)
     if ours is not None:
         fix = f"did you mean {ours}?"
+    elif name in HINTS:
+        fix = HINTS[name]
     elif elsewhere is not None:
         fix = "leave it out to train without it"
     else:
@@ -250,6 +278,14 @@ def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:
     return sentence.format(near[0]) if near else None
 
 
+def _word_meant(name: str, value: object) -> str | None:
+    """The word that another trainer's, or a misspelt one, means; None where none is near."""
+    words, text = FIELDS[name].words, str(value).lower()
+    if OTHER_WORDS.get(text) in words:
+        return OTHER_WORDS[text]
+    return next(iter(difflib.get_close_matches(text, words, n=1, cutoff=LIKE_ENOUGH)), None)
+
+
 def _validated(settings: Mapping[str, Setting]) -> tuple[list[ConfigError], TrainConfig]:
     """What is wrong with each value by itself, and the config without those that are."""
     problems, values = [], {}
@@ -257,10 +293,11 @@ def _validated(settings: Mapping[str, Setting]) -> tuple[list[ConfigError], Trai
         try:
             values[name] = FIELDS[name].accept(setting.value)
         except ValueError as error:
+            meant = _word_meant(name, setting.value)
             problem = ConfigError(
                 f"{name} = {setting.value!r} ({setting.source}) is not accepted: {error}",
                 why=f"{name} is: {FIELDS[name].description}",
-                fix=f"the default is --{name}={FIELDS[name].default}",
+                fix=f"--{name}={meant}" if meant else f"the default is --{name}={FIELDS[name].default}",
             )
             problems.append(problem)
     return problems, TrainConfig(**values)

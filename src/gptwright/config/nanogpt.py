@@ -6,7 +6,7 @@ names are taken: numbers, strings, booleans, None, arithmetic on numbers such as
 names. `import NAME` brings no setting, so it is passed over and said to have no effect, and so is whatever
 is assigned to a setting that has none here. A W&B run's name that is made by code (nanoGPT takes
 `time.time()`) is left to its default, and so are device, dtype and compile where the machine decides
-(`"cuda" if … else "cpu"`).
+(`"cuda" if … else "cpu"`, `device == "cuda"`).
 Anything else is refused with its line, and nothing is ever executed.
 """
 
@@ -33,6 +33,9 @@ LONGEST_TEXT = 4096
 LEFT_TO_DEFAULT = frozenset({"wandb_run_name"})
 # Settings that find out by themselves what a config asks torch for ("cuda" if there is one, else "cpu").
 AUTOMATIC = frozenset({"device", "dtype", "compile"})
+
+# Expressions by which a config asks the machine; a plain name of torch's, as in torch.float16, is a choice.
+ASKED = (ast.IfExp, ast.Compare, ast.BoolOp, ast.Call, ast.UnaryOp)
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = MappingProxyType(
     {
@@ -197,7 +200,7 @@ def _value_for(name: str, node: ast.expr, known: Mapping[str, Literal]) -> Liter
     try:
         return _evaluated(node, known)
     except _Refused:
-        if name in AUTOMATIC and isinstance(node, ast.IfExp):
+        if name in AUTOMATIC and isinstance(node, ASKED):
             return "auto"
         if not why_without_effect(name) and name not in LEFT_TO_DEFAULT:
             raise

@@ -27,6 +27,9 @@ _COMMON = {
     **asdict(GPT2),
 }
 
+# What `init_from` may say besides where weights are.
+NO_WEIGHTS = ("scratch", "resume", "auto")
+
 GPT2_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, **_COMMON},

@@ -272,6 +272,11 @@ def warnings_of(config: TrainConfig) -> list[str]:
             f"min_lr = {config.min_lr:g} is above learning_rate = {config.learning_rate:g}:"
             f" the learning rate rises where it should decay (try --min_lr={config.learning_rate / 10:g})"
         )
+    elif config.min_lr == config.learning_rate:
+        warnings.append(
+            f"min_lr = {config.min_lr:g} is learning_rate: nothing decays"
+            f" (try --min_lr={config.learning_rate / 10:g})"
+        )
     if config.warmup_iters >= config.max_iters:
         warnings.append(
             f"warmup_iters = {config.warmup_iters} is no less than max_iters = {config.max_iters}:"

@@ -24,7 +24,7 @@ PLAN_RULES: tuple[Rule, ...] = (*claims.RULES, *size.RULES, *schedule.RULES, *pr
 OF_TRAINING = ("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate")
 # What a comment's claim is computed from: where one of these was overridden, the comment is not at fault.
 CLAIMS_REST_ON: Mapping[str, Set[str]] = {
-    "size-label-mismatch": frozenset(("n_layer", "n_embd", "vocab_size", "block_size", "arch")),
+    "size-label-mismatch": frozenset(("n_layer", "n_embd", "vocab_size", "dataset", "block_size", "arch")),
     "stale-comment": frozenset(
         (
             *("n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps"),
@@ -71,6 +71,8 @@ def read_plan(
     comments: list[Comment] = []
     files = [Path(source) for source in sources if Path(source).is_file()]
     for file in files:
+        if file.suffix == ".json":
+            continue  # it has no comments, and settings are in `loaded`
         evidence = read_config_evidence(file)
         comments += evidence.comments
         settings |= {n: f for n, f in evidence.settings.items() if n not in FIELDS}

@@ -37,6 +37,7 @@ def reference_band(reading: Reading, step: int, recipe: str = "gpt2") -> LossBan
         unique_tokens=reading.settings.number("train_tokens"),
         tokens_per_step=per_step.number,
         recipe=recipe,
+        block_size=reading.settings.integer("block_size"),
         non_embedding=shape.count_parameters().non_embedding if shape is not None else None,
         lr_fraction=float(fractions[0]) if fractions is not None else None,
     )

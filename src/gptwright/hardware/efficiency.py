@@ -8,7 +8,7 @@ Cost: microseconds; no torch, no numpy.
 
 from dataclasses import dataclass
 
-from gptwright.hardware.step_time import StepTime, Work, step_time
+from gptwright.hardware.step_time import IN_A_MACHINE, StepTime, Work, step_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Speed:
 # Measured speed over the likely one lies between 0.71 and 1.25 for every published run, given the software of
 # its time, and down to 0.60 where that was PyTorch 2.0; a CPU is shared, throttled or hyper-threaded besides.
 GPU_SPREAD, CPU_SPREAD = (1.8, 1.6), (2.2, 1.8)
-# Where less is known: a family without published speeds, no bandwidth, no power limit where it matters, or a
-# step that waits for its host, which no published run did.
+# Where less is known: a family without published speeds, no bandwidth, no power limit where it matters, a
+# step that waits for its host, which no published run did, weights divided among devices, several machines.
 WIDER, WIDEST = 1.2, 2.4
 # A whole step never reaches its peak: the highest published MFU is 0.85; more is called impossible.
 MOST_OF_PEAK = 1.0
@@ -94,6 +94,7 @@ def _spread(work: Work, parts: StepTime) -> tuple[float, float]:
         work.bandwidth is None,
         work.kin.watts > 0 and work.power_watts is None,
         parts.host > 0.1 * parts.total,
+        work.divided or work.device_count > IN_A_MACHINE,
     )
     wider = WIDER ** sum(doubts)
     slower, faster = GPU_SPREAD

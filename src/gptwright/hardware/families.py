@@ -4,7 +4,9 @@
 collections (zzc0721/torch-performance-test-data, mag-/gpu_benchmark, ml-engineering's MAMF table). A
 GeForce's clock beats its specification; a data-centre card has less power than its tensor cores would take.
 Turing's workstation rate is between what such cards hold for seconds (T4 0.66, TITAN RTX 0.51) and for long
-(T4 0.37, which NVIDIA's forum calls expected in topic 264462; TITAN RTX 0.35).
+(T4 0.37, which NVIDIA's forum calls expected in topic 264462; TITAN RTX 0.35). A GB10's is less
+than its products reach for seconds too (0.78): two published trainings got 0.27 and 0.28 of the peak, which
+this meets within 13 %.
 Families are named as `gpus.toml` names them.
 """
 
@@ -51,8 +53,10 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "Blackwell data centre": Family(reach=0.765, rate=16, float32_rate=8, watts=0.44, link=600e9),
         "Blackwell GeForce": Family(reach=1.07, rate=1, float32_rate=0.5, watts=2.16),
         "Blackwell pro": Family(reach=1.0, rate=2, float32_rate=1, watts=2.16),
+        "Blackwell SoC": Family(reach=0.5, rate=2, float32_rate=1, known=False),
         "RDNA 3": Family(reach=0.81, rate=1, float32_rate=0.5, known=False),
         "CDNA 3": Family(reach=0.56, rate=4, float32_rate=2, link=100e9, known=False),
+        "Xe HPG": Family(reach=0.65, rate=4, float32_rate=0.5, known=False),
         "Apple": Family(reach=0.79, rate=0.5, float32_rate=0.5, known=False),
     }
 )

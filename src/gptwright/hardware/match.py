@@ -8,12 +8,15 @@ desktop cards in other trainers; so here a name is cut into words, and the table
 import re
 from dataclasses import dataclass
 
-# Trademark signs say nothing, and how many there are ("8xH100", "RTX 3090 x2") is not the device's name.
+# Trademark signs say nothing, and how many there are ("8xH100", "RTX 3090 x2", "8 A100s") is not the device's
+# name. The x of "MX450" is; a number before a letter counts if no unit of memory follows.
 NUMBERS = {"two": 2, "dual": 2, "twin": 2, "three": 3, "four": 4, "quad": 4, "eight": 8}
 COUNT = re.compile(
-    rf"^\s*(?:([0-9]{{1,3}})\s*[x×*]\s*|({'|'.join(NUMBERS)})\s)(?=\w)|(?<=\w)\s*\(?\s?[x×*]\s?([0-9]{{1,3}})\)?\s*$"
+    rf"^\s*(?:([0-9]{{1,3}})\s*[x×*]\s*|({'|'.join(NUMBERS)})\s)(?=\w)"
+    r"|^\s*([0-9]{1,2})\s+(?!gi?b?\b)(?=[a-z]|[0-9]{4})"
+    r"|(?<=\w)(?<!\bm)\s*\(?\s?[x×*]\s?([0-9]{1,3})\)?\s*$"
 )
-IDLE = re.compile(rf"\((?:tm|r|c)\)|[™®©]|{COUNT.pattern}|(?<=[0-9]{{4}})s\b")
+IDLE = re.compile(rf"\((?:tm|r|c)\)|[™®©]|{COUNT.pattern}|(?<=[0-9]{{4}})s\b|(?<=\b[abh][0-9]00)s\b")
 SEPARATORS = re.compile(r"[\s\-_/,()]+")
 # "rtx4070tisuper", "4090d" and "m2pro" are written together, but are several words.
 GLUED = re.compile(
@@ -44,8 +47,9 @@ EMPTY = frozenset(
 
 CPU_WORD = (
     r"cpus?|processors?|x86|aarch64|graviton[0-9]?|neoverse|"
-    r"ryzen|threadripper|epyc|athlon|xeon|pentium|celeron|atom|i[3579]"
+    r"ryzen|threadripper|epyc|athlon|xeon|pentium|celeron|atom|snapdragon|i[3579]"
 )
+APPLE_WORDS = ("apple", "mac", "macbook", "imac")
 GPU_WORDS = ("gpu", "gpus", "geforce")
 
 
@@ -133,8 +137,14 @@ def devices_in(name: str) -> int | None:
     found = COUNT.search(name.lower())
     if found is None:
         return None
-    count = int(found[1] or found[3]) if found[2] is None else NUMBERS[found[2]]
+    count = NUMBERS[found[2]] if found[2] is not None else int(found[1] or found[3] or found[4])
     return count if count > 0 else None
+
+
+def is_apple_name(name: str) -> bool:
+    """Whether a name means an Apple chip or machine, in the table or not: "M5 Max", "Mac mini"."""
+    words = words_of(name)
+    return any(word in APPLE_WORDS or re.fullmatch(r"m[0-9]", word) for word in words)
 
 
 def is_cpu_name(name: str) -> bool:

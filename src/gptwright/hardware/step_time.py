@@ -70,6 +70,7 @@ class Work:
         family: as the table calls it.
         power_watts: the board's limit, if known.
         device_count: devices that train together, data parallel.
+        divided: whether weights are divided among them (FSDP), and not a copy in each.
         flash: attention is one fused kernel.
         muon_steps: Newton-Schulz steps of Muon; 0 with AdamW alone.
         kernels: our own make the step, on a CPU.
@@ -88,6 +89,7 @@ class Work:
     family: str | None = None
     power_watts: float | None = None
     device_count: int = 1
+    divided: bool = False
     flash: bool = True
     muon_steps: int = 0
     kernels: bool = False
@@ -152,14 +154,18 @@ GRADIENT_BYTES, ADDED_GRADIENT_BYTES, CAST_BYTES = 4, 12, 6
 # Activations in float32 over those under autocast: 64 over 37.6 bytes a channel, token and layer are saved,
 # says torch's memory tracker.
 FLOAT32_LAYERS = 1.7
-# An output head whose rows are no multiple of 8 is multiplied at half the speed. With GPT-2's 50,304 and
-# 50,257 a step of 8,192 tokens takes 120.9 and 135.5 ms on an A30, 64.3 and 73.1 on an A100, and the head
-# alone 14 and 8 ms at the speed of the rest (sources `build-nanogpt-picogpt` and `llms-from-scratch`).
-UNALIGNED_HEAD = 2.0
+# An output head whose rows are no multiple of 8 takes so much longer. With GPT-2's 50,257 for 50,304 a
+# step of 8,192 tokens takes 12 and 14 % longer on an A30 and an A100 (sources `build-nanogpt-picogpt` and
+# `llms-from-scratch`), one of 16,384 on an A100 1 and 3 % (`build-nanogpt-a100-notes`, the lecture): 7.5 % in
+# the middle, for a third of the products. Notes of older software have 30 % (zzhhjjj/LLaMA); torch.compile
+# pads such products itself by now (`shape_padding` of torch._inductor.config).
+UNALIGNED_HEAD = 1.35
 # A product is cut into tiles of 128 × 128; the last wave of tiles leaves multiprocessors idle for about one.
 TILE, GEFORCE_RATE, USUAL_HERTZ = 128, 512, 1.8e9
 # FLOP for every byte that a card moves, the table's median: for a card whose bandwidth nobody says.
 USUAL_BALANCE = 110.0
+# More devices than this are several machines, and what is between those is not known: 200 Gb/s is taken.
+IN_A_MACHINE, NETWORK = 8, 25e9
 # FLOPs of attention: of a step, and those of its forward pass among them.
 FUSED_FLOPS, UNFUSED_FLOPS = (7, 2), (12, 4)
 # With checkpointing, of a block's 12·C² the 8 before its last product are multiplied again.
@@ -190,7 +196,7 @@ def step_time(work: Work, constants: Constants = FITTED) -> StepTime:
         host=work.accumulation * max(0.0, count * HOST_SECONDS - micro),
         optimizer=parameters.total * OPTIMIZER_BYTES / bandwidth
         + _muon_flops(work) / (reached * constants.product * _filling(work, constants)),
-        communication=_communication(work, parameters.total, backward=micro * 2 / 3),
+        communication=_communication(work, parameters.total, micro=micro),
     )
 
 
@@ -253,11 +259,18 @@ def _passes(work: Work) -> float:
     return 1 + FORWARD_SHARE * work.shape.gradient_checkpointing
 
 
-def _communication(work: Work, parameters: int, *, backward: float) -> float:
-    """The ring's all-reduce of float32 gradients, less the half of a backward pass that it hides behind."""
-    others = work.device_count - 1
-    ring = 2 * others / work.device_count * 4 * parameters / work.kin.link
-    return max(0.0, ring - backward / 2)
+def _communication(work: Work, parameters: int, *, micro: float) -> float:
+    """What devices say to each other, less what it hides behind.
+
+    A copy in each: the ring's all-reduce of float32 gradients once a step, behind half a backward pass.
+    Divided among them: in every micro-batch float32 weights are gathered for the forward and for the backward
+    pass, and gradients scattered, block by block behind half of its work.
+    """
+    link = work.kin.link if work.device_count <= IN_A_MACHINE else min(work.kin.link, NETWORK)
+    once = (work.device_count - 1) / work.device_count * 4 * parameters / link
+    if work.divided:
+        return work.accumulation * max(0.0, 3 * once - micro / 2)
+    return max(0.0, 2 * once - micro / 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,18 @@ from types import MappingProxyType
 from typing import Any
 
 from gptwright import units
-from gptwright.hardware.match import DeviceName, devices_in, is_cpu_name, parse_name, words_of
+from gptwright.hardware.match import DeviceName, devices_in, is_apple_name, is_cpu_name, parse_name, words_of
 
-__all__ = ["DeviceSpec", "Match", "all_specs", "devices_in", "find_spec", "is_cpu_name", "near_names"]
+__all__ = [
+    "DeviceSpec",
+    "Match",
+    "all_specs",
+    "devices_in",
+    "find_spec",
+    "is_apple_name",
+    "is_cpu_name",
+    "near_names",
+]
 
 FILE = Path(__file__).with_name("gpus.toml")
 GIB = 1024**3
@@ -46,7 +55,7 @@ class DeviceSpec:
 
     Attributes:
         name: such as `RTX 4070`, `H100 SXM`, `RTX 4070 Laptop`, `M2 Pro`.
-        vendor: `nvidia`, `amd` or `apple`.
+        vendor: `nvidia`, `amd`, `intel` or `apple`.
         family: what decides the FLOPs per multiprocessor and clock, such as `Ada GeForce`.
         multiprocessors: SMs, compute units or cores.
         boost_hertz: the clock behind the peaks.
@@ -213,7 +222,8 @@ def near_names(name: str) -> list[str]:
         same_number = bool(numbers & _numbers(words))
         return same_number + difflib.SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
 
-    ranked = sorted(((nearness(spec.name), spec.name) for spec in all_specs()), key=lambda each: -each[0])
+    specs = [spec for spec in all_specs() if spec.vendor == "apple" or not is_apple_name(name)]
+    ranked = sorted(((nearness(spec.name), spec.name) for spec in specs), key=lambda each: -each[0])
     # Half of the letters in common, or a number of the model: below that it is no relation.
     return [candidate for near, candidate in ranked[:5] if near > 0.5]
 

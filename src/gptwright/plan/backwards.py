@@ -18,6 +18,7 @@ from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
 from gptwright.plan.batch import fit
+from gptwright.plan.evaluation import evaluations
 from gptwright.plan.plan import Plan
 
 Planner = Callable[[TrainConfig], Plan]
@@ -55,11 +56,12 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The config that meets the targets, its plan, and each change with its reason."""
+    """The config that meets the targets, its plan, each change, and why in words."""
 
     config: TrainConfig
     plan: Plan
     changes: tuple[Fact, ...]
+    reason: str
 
 
 def solve(
@@ -102,7 +104,8 @@ def solve(
         config = _best_shape(config, planner, targets.hours)
     config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
-    return Solved(config, plan, _changes(start, plan, targets))
+    reason = _reason(plan, targets)
+    return Solved(config, plan, changed(start, config, reason), reason)
 
 
 def relengthen(config: TrainConfig, planner: Planner, targets: Targets, *, choose_model: bool) -> TrainConfig:
@@ -226,8 +229,25 @@ def _with_length(
         tokens = targets.tokens
     else:
         return config
-    rounded = math.floor if targets.hours is not None else math.ceil
-    steps = max(1, rounded(tokens / plan.tokens_per_step))
+    if targets.hours is None:
+        return _of_length(config, math.ceil(tokens / plan.tokens_per_step))
+    made = _of_length(config, math.floor(tokens / plan.tokens_per_step))
+    return _beside_evaluations(made, planner(made), targets.hours * 3600)
+
+
+def _beside_evaluations(config: TrainConfig, plan: Plan, seconds: float) -> TrainConfig:
+    """The config with as many steps as leave the time for its evaluations."""
+    cost = evaluations(plan).seconds
+    if not plan.steps or cost is None or plan.seconds is None or plan.seconds[1] + cost[1] <= seconds:
+        return config
+    # A run is evaluated ten times, so their number hardly changes with its length.
+    left = max(0.0, seconds - cost[1])
+    return _of_length(config, math.floor(left / (plan.seconds[1] / plan.steps)))
+
+
+def _of_length(config: TrainConfig, steps: int) -> TrainConfig:
+    """The config with so many steps, one at least, and decay, warm-up and evaluations to match."""
+    steps = max(1, steps)
     return replace(
         config,
         max_iters=steps,
@@ -237,8 +257,18 @@ def _with_length(
     )
 
 
-def _changes(before: TrainConfig, plan: Plan, targets: Targets) -> tuple[Fact, ...]:
-    wanted, after = [], plan.config
+def changed(before: TrainConfig, after: TrainConfig, reason: str) -> tuple[Fact, ...]:
+    """Each setting that is another than before, with why."""
+    return tuple(
+        derived(name, getattr(after, name), reason)
+        for name in FIELDS
+        if getattr(after, name) != getattr(before, name)
+    )
+
+
+def _reason(plan: Plan, targets: Targets) -> str:
+    """What was wanted, in words; empty where nothing was."""
+    wanted = []
     if targets.hours is not None:
         wanted.append(units.duration(targets.hours * 3600))
         if plan.epochs is not None and plan.epochs > MOST_PASSES - 1:
@@ -249,9 +279,4 @@ def _changes(before: TrainConfig, plan: Plan, targets: Targets) -> tuple[Fact, .
         wanted.append(f"{targets.tokens_per_parameter:g} tokens per parameter")
     if targets.parameters is not None:
         wanted.append(f"{units.count(targets.parameters)} parameters")
-    reason = f"for {', '.join(wanted)}"
-    return tuple(
-        derived(name, getattr(after, name), reason)
-        for name in FIELDS
-        if getattr(after, name) != getattr(before, name)
-    )
+    return f"for {', '.join(wanted)}" if wanted else ""

@@ -16,7 +16,14 @@ from gptwright.hardware.cpu import (
     measure_cpu_peak,
 )
 from gptwright.hardware.kernels import dtype_of_kernels, missing_for_kernels, setting_against_kernels
-from gptwright.hardware.table import DeviceSpec, Match, find_spec, is_cpu_name, near_names
+from gptwright.hardware.table import (
+    DeviceSpec,
+    Match,
+    find_spec,
+    is_apple_name,
+    is_cpu_name,
+    near_names,
+)
 
 # Names that mean a kind of device and not a model of it.
 KINDS = ("auto", "cpu", "cuda", "mps", "gpu")
@@ -162,7 +169,8 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         near = near_names(str(name.value))
         hint = f"; near it: {', '.join(near)}" if near else ""
         remark = f"{name.text} is not in the table{hint}"
-        return _not_known(config, name, count, kind="cuda", remark=remark)
+        kind = "mps" if is_apple_name(str(name.value)) else "cuda"
+        return _not_known(config, name, count, kind=kind, remark=remark)
     spec = match.spec
     best, origin, why = _usual_dtype(spec)
     dtype = best if config.dtype == "auto" else config.dtype
@@ -193,7 +201,7 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
 
 def _with_what_is_assumed(name: Fact, match: Match) -> Fact:
     """The device's name, with what was taken for granted where it leaves something open."""
-    return replace(name, reason=f"{name.reason}; taken for {match.assumed}") if match.assumed else name
+    return replace(name, reason=f"{name.reason}; assumed: {match.assumed}") if match.assumed else name
 
 
 def _usual_dtype(spec: DeviceSpec) -> tuple[str, Origin, str]:

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from gptwright.config.foreign import ForeignSetting
 from gptwright.facts import configured
-from gptwright.findings import Action, Confidence, Finding, Severity
+from gptwright.findings import Action, Confidence, Finding, Severity, Unknown
+
+
+def foreign_unknown(foreign: Sequence[ForeignSetting]) -> tuple[Unknown, ...]:
+    """What a plan leaves open where settings are not counted."""
+    left = [f"{each.name} = {each.value} ({each.meaning})" for each in foreign if not each.ours]
+    question = "What would the settings of another trainer change?"
+    return (Unknown(question, f"that trainer: not counted are {'; '.join(left)}"),) if left else ()
 
 
 def foreign_findings(foreign: Sequence[ForeignSetting]) -> tuple[Finding, ...]:

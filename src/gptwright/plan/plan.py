@@ -8,6 +8,7 @@ and None where nothing is known, with what is missing.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
@@ -15,7 +16,7 @@ from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, tra
 from gptwright.arithmetic.reference import LossBand, expected_loss
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
-from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY
+from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, NO_WEIGHTS
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, assumed, configured, derived
 from gptwright.findings import Unknown
@@ -24,6 +25,7 @@ from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
+from gptwright.plan.odd_settings import NO_PROMISE, is_like_known_runs
 
 # What the runs behind the known curves have, by the finding that says that a plan has not.
 OF_KNOWN_RUNS = {"high-learning-rate": "a learning rate that trains", "odd-shape": "a usual shape"}
@@ -48,6 +50,7 @@ class Plan:
         speed: tokens per second over all devices; None where the device is unknown.
         tokens: of the whole run.
         train_tokens: in the training split, where it is known.
+        val_tokens: in the validation split, where it is known.
         loss: validation loss to expect; None where no public curve is near.
         unknown: what could not be known.
     """
@@ -62,6 +65,7 @@ class Plan:
     speed: Speed | None
     tokens: int
     train_tokens: Fact | None
+    val_tokens: Fact | None
     loss: LossBand | None
     unknown: tuple[Unknown, ...]
 
@@ -127,8 +131,9 @@ def make_plan(
 
     Args:
         config: its settings.
-        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `vocab_size`, `dataset`,
-            and `peak_flops` of this CPU in the dtype that a run chose, where it was measured.
+        facts: what is known beside them: `device`, `device_count`, `train_tokens`, `val_tokens`,
+            `vocab_size`, `dataset`, and `peak_flops` of this CPU in the dtype that a run chose, where it was
+            measured.
         sources: where each setting that somebody gave comes from.
         speed: a measured speed, in place of the model's.
 
@@ -146,7 +151,7 @@ def make_plan(
     train_tokens = facts.get("train_tokens")
     loss = (
         None
-        if config.eval_only or not _from_scratch(config)
+        if config.eval_only or not _from_scratch(config) or not is_like_known_runs(config)
         else expected_loss(
             dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
             parameters=shape.count_parameters().nanogpt,
@@ -157,6 +162,7 @@ def make_plan(
             non_embedding=shape.count_parameters().non_embedding,
             lr_fraction=_last_rate(config),
             recipe=config.recipe,
+            block_size=config.block_size,
         )
     )
     speed = speed or _speed(config, shape, device)
@@ -171,11 +177,14 @@ def make_plan(
         speed=speed,
         tokens=tokens,
         train_tokens=train_tokens,
+        val_tokens=facts.get("val_tokens"),
         loss=loss,
         unknown=(
             *((AN_EVALUATION,) if config.eval_only else ()),
             *_unknown_vocabulary(config, vocabulary),
-            *_unknown(device, train_tokens, loss, speed),
+            *_unknown_weights(config),
+            *_unknown(device, train_tokens, speed),
+            *(_unknown_loss(config) if loss is None else ()),
         ),
     )
 
@@ -200,7 +209,7 @@ def _steps(config: TrainConfig) -> int:
 
 def _from_scratch(config: TrainConfig) -> bool:
     """Whether the curves of fresh weights hold: a run that goes on was fresh once, other weights were not."""
-    return config.init_from in ("scratch", "auto", "resume")
+    return config.init_from in NO_WEIGHTS
 
 
 def _last_rate(config: TrainConfig) -> float:
@@ -269,11 +278,27 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
             device_kind=device.kind,
             family=device.family,
             device_count=device.count,
+            divided=_is_divided(config, device),
             power_watts=device.power_watts,
             muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
             kernels=device.kernels,
         )
     )
+
+
+def _unknown_weights(config: TrainConfig) -> tuple[Unknown, ...]:
+    """That the model starts from weights whose shape no setting says: a plan opens none."""
+    source = config.init_from
+    if source in NO_WEIGHTS or source in GPT2_MODELS:
+        return ()
+    import difflib  # 5 ms, and only other weights need it
+
+    near = difflib.get_close_matches(source, [*GPT2_MODELS, *NO_WEIGHTS], n=1)
+    if near and not Path(source).exists():
+        missing = f"weights of that name, which are not here: did you mean --init_from={near[0]}?"
+    else:
+        missing = f"n_layer, n_head, n_embd, block_size and vocab_size of {source}, as settings"
+    return (Unknown(f"Is this the shape of {source}, whose weights it starts from?", missing),)
 
 
 def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown, ...]:
@@ -287,12 +312,17 @@ def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown,
     return (Unknown("How large is the vocabulary?", missing),)
 
 
-def _unknown(
-    device: PlanDevice, train_tokens: Fact | None, loss: LossBand | None, speed: Speed | None
-) -> tuple[Unknown, ...]:
+def _unknown_loss(config: TrainConfig) -> tuple[Unknown, ...]:
+    if config.eval_only or is_like_known_runs(config):
+        missing = "a public curve for this data, size, vocabulary and recipe: none is near"
+        return (Unknown("What loss may be expected?", missing),)
+    return (NO_PROMISE,)
+
+
+def _unknown(device: PlanDevice, train_tokens: Fact | None, speed: Speed | None) -> tuple[Unknown, ...]:
     unknown = []
     if speed is None:
-        missing = f"{device.remark}; on that machine, gptwright plan --measure"
+        missing = f"gptwright plan --measure on that machine: {device.remark}"
         fits = ", and does it fit" if device.memory is None else ""
         unknown.append(Unknown(f"How fast will it be{fits}?", missing))
     elif device.memory is None:
@@ -300,11 +330,4 @@ def _unknown(
         unknown.append(Unknown("Does it fit?", missing))
     if train_tokens is None:
         unknown.append(Unknown("How many passes over the data?", "the training tokens: --train-tokens N"))
-    if loss is None:
-        unknown.append(
-            Unknown(
-                "What loss may be expected?",
-                "a public curve for this data, size, vocabulary and recipe: none is near",
-            )
-        )
     return tuple(unknown)

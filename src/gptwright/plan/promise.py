@@ -12,7 +12,7 @@ def promise_document(plan: Plan) -> dict[str, Any]:
             (plan.speed.low, plan.speed.likely, plan.speed.high) if plan.speed else None
         ),
         "seconds": _band(plan.seconds),
-        "peak_memory_bytes": plan.memory.total,
+        "peak_memory_bytes": plan.memory.total if plan.steps else None,
         "val_loss": _band((plan.loss.low, plan.loss.likely, plan.loss.high) if plan.loss else None),
     }
 

@@ -15,52 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gptwright.config.foreign import SAME_AS
 from gptwright.config.nanogpt import LARGEST_EXPONENT, LARGEST_NUMBER, OPERATIONS
 from gptwright.config.schema import FIELDS
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, Value, configured
 from gptwright.record.evidence import Comment, ConfigEvidence
 
-# What llama2.c, Hugging Face, litgpt, nanochat and torchtitan call the settings that have a name in nanoGPT.
-SAME_AS: Mapping[str, str] = {
-    "dim": "n_embd",
-    "emb_dim": "n_embd",
-    "embed_dim": "n_embd",
-    "n_embed": "n_embd",
-    "d_model": "n_embd",
-    "context_length": "block_size",
-    "context_size": "block_size",
-    "sequence_length": "block_size",
-    "drop_rate": "dropout",
-    "grad_accum_steps": "gradient_accumulation_steps",
-    "accumulation_steps": "gradient_accumulation_steps",
-    "n_layers": "n_layer",
-    "n_heads": "n_head",
-    "max_seq_len": "block_size",
-    "sequence_len": "block_size",
-    "num_layers": "n_layer",
-    "num_heads": "n_head",
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "n_positions": "block_size",
-    "max_seq_length": "block_size",
-    "max_length": "block_size",
-    "seq_len": "block_size",
-    "per_device_train_batch_size": "batch_size",
-    "micro_batch_size": "batch_size",
-    "device_batch_size": "batch_size",
-    "local_batch_size": "batch_size",
-    "gradient_accumulation_iters": "gradient_accumulation_steps",
-    "max_steps": "max_iters",
-    "steps": "max_iters",
-    "num_iterations": "max_iters",
-    "warmup_steps": "warmup_iters",
-    "lr": "learning_rate",
-    "max_grad_norm": "grad_clip",
-    "adam_beta1": "beta1",
-    "adam_beta2": "beta2",
-}
+__all__ = ["SAME_AS", "literal", "read_config_evidence"]
+
 LONGEST_FILE = 1 << 20
 HOLDS_SETTINGS = re.compile(r"config|cfg|param|setting|arg|^dict$", re.IGNORECASE)
 TOML_KEY = re.compile(r"\s*([\w-]+|\"[^\"\n]*\"|'[^'\n]*')\s*=")

@@ -5,12 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from gptwright.findings import Finding, Unknown
+from gptwright.plan.evaluation import evaluations
 from gptwright.plan.plan import Plan
 
 
 def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> dict[str, Any]:
     """`gptwright.plan/1`."""
     count, config = plan.shape.count_parameters(), plan.config
+    evaluated = evaluations(plan)
     return {
         "schema": "gptwright.plan/1",
         "parameters": {
@@ -38,13 +40,15 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
             "tokens": plan.tokens,
             "tokens_per_parameter": plan.tokens_per_parameter,
             "epochs": plan.epochs,
-            "seconds": _band(plan.seconds),
+            "seconds": _band(plan.seconds if plan.steps else None),
+            "evaluations": evaluated.count,
+            "evaluation_seconds": _band(evaluated.seconds),
         },
         "loss": {
             **_band((plan.loss.low, plan.loss.likely, plan.loss.high) if plan.loss is not None else None),
             "basis": f"{plan.loss.curve}: {plan.loss.basis}" if plan.loss is not None else None,
         },
-        "energy_joules": plan.joules,
+        "energy_joules": plan.joules if plan.steps else None,
         "config": {name: value for name, value in asdict(config).items() if value is not None},
         "findings": [finding.document() for finding in findings],
         "unknown": [item.document() for item in unknown],
@@ -52,25 +56,27 @@ def plan_document(plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unk
 
 
 def _memory(plan: Plan) -> dict[str, Any]:
+    """Of a training step; unknown where none is made."""
     memory = plan.memory
+    parts = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimizer": memory.optimizer,
+        "weight_copies": memory.weight_copies,
+        "activations": memory.activations,
+        "logits": memory.logits,
+        "overhead": memory.overhead,
+    }
     return {
         "device_bytes": plan.device.memory.value if plan.device.memory is not None else None,
-        "peak_bytes": memory.total,
+        "peak_bytes": memory.total if plan.steps else None,
         "fits": plan.fits,
-        "parts": {
-            "weights": memory.weights,
-            "gradients": memory.gradients,
-            "optimizer": memory.optimizer,
-            "weight_copies": memory.weight_copies,
-            "activations": memory.activations,
-            "logits": memory.logits,
-            "overhead": memory.overhead,
-        },
+        "parts": parts if plan.steps else dict.fromkeys(parts),
     }
 
 
 def _throughput(plan: Plan) -> dict[str, Any]:
-    peak, speed = plan.device.peak, plan.speed
+    peak, speed = plan.device.peak, plan.speed if plan.steps else None
     return {
         "device": plan.device.name.text,
         "device_basis": plan.device.name.reason,
@@ -79,7 +85,7 @@ def _throughput(plan: Plan) -> dict[str, Any]:
         "peak_tflops": peak.number / 1e12 if peak is not None else None,
         "peak_basis": peak.reason if peak is not None else None,
         "tokens_per_second": _band((speed.low, speed.likely, speed.high) if speed is not None else None),
-        "mfu": _band(plan.mfu),
+        "mfu": _band(plan.mfu if speed is not None else None),
         "basis": speed.basis if speed is not None else None,
     }
 

@@ -1,6 +1,7 @@
 """A plan in the terminal: the answer in a few lines, then every number with where it comes from."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -11,14 +12,36 @@ from gptwright.arithmetic.memory import PHASES
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Finding, Unknown
 from gptwright.plan.batch import same_step
+from gptwright.plan.evaluation import evaluations
 from gptwright.plan.plan import Plan
 from gptwright.report.findings import show_findings
 from gptwright.report.terminal import facts_table, titled_table
 
+# A share of the training's time from which evaluations belong into the answer.
+WORTH_SAYING = 0.05
 
-def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], unknown: Sequence[Unknown]) -> None:
-    """Prints a plan."""
+
+def show_plan(
+    console: Console,
+    plan: Plan,
+    findings: Sequence[Finding],
+    unknown: Sequence[Unknown],
+    *,
+    chosen: Sequence[Fact] = (),
+) -> None:
+    """Prints a plan.
+
+    Args:
+        console: where.
+        plan: the plan.
+        findings: about it.
+        unknown: what could not be known.
+        chosen: the settings that it was solved for, each with why.
+    """
     console.print(f"[bold]{escape(_verdict(plan))}[/]\n")
+    if chosen:
+        console.print(facts_table(chosen, title="Chosen"))
+        console.print()
     console.print(facts_table(plan_facts(plan), title="Plan"))
     console.print()
     show_findings(console, findings, unknown)
@@ -49,8 +72,16 @@ def _verdict(plan: Plan) -> str:
     parts = [f"{units.count(count.nanogpt)} parameters, {units.count(plan.tokens)} tokens"]
     if plan.fits is not None:
         parts.append(f"{'fits' if plan.fits else 'does not fit'} {plan.device.name.text}")
-    if plan.seconds is not None:
-        parts.append(f"about {units.duration(plan.seconds[1])}")
+    evaluated = evaluations(plan).seconds
+    if not plan.steps:
+        parts[0] = f"{units.count(count.nanogpt)} parameters, evaluated only"
+        if evaluated is not None:
+            parts.append(f"about {units.duration(evaluated[1])}")
+    elif plan.seconds is not None and evaluated is not None:
+        beside = evaluated[1] >= WORTH_SAYING * plan.seconds[1]
+        and_evaluated = f", and {units.duration(evaluated[1])} of evaluations" if beside else ""
+        if_it_did = " if it did" if plan.fits is False else ""
+        parts.append(f"about {units.duration(plan.seconds[1])}{and_evaluated}{if_it_did}")
     if plan.loss is not None:
         parts.append(f"loss about {plan.loss.likely:.2f}")
     return "; ".join(parts) + "."
@@ -58,7 +89,17 @@ def _verdict(plan: Plan) -> str:
 
 def plan_facts(plan: Plan) -> list[Fact]:
     """Every number of a plan with its origin."""
-    return [*_model(plan), *_batch(plan), *_memory(plan), *_speed(plan), *_schedule(plan)]
+    if not plan.steps:
+        return [*_model(plan), *_device(plan), *_evaluations(plan)]
+    return [
+        *_model(plan),
+        *_batch(plan),
+        *_memory(plan),
+        *_device(plan),
+        *_speed(plan),
+        *_schedule(plan),
+        *_loss(plan),
+    ]
 
 
 def _model(plan: Plan) -> list[Fact]:
@@ -123,14 +164,17 @@ def _memory(plan: Plan) -> list[Fact]:
     )
     facts = [derived("peak memory", memory.total, f"{parts}; {PHASES[memory.peak_phase]}", unit="bytes")]
     if plan.device.memory is not None:
-        facts.append(plan.device.memory)
+        facts.append(replace(plan.device.memory, name="device memory"))
     return facts
 
 
-def _speed(plan: Plan) -> list[Fact]:
+def _device(plan: Plan) -> list[Fact]:
     facts = [plan.device.name, plan.device.products]
-    if plan.device.peak is not None:
-        facts.append(plan.device.peak)
+    return facts if plan.device.peak is None else [*facts, replace(plan.device.peak, name="peak")]
+
+
+def _speed(plan: Plan) -> list[Fact]:
+    facts = []
     if plan.speed is not None:
         low, high = f"{plan.speed.low:,.0f}", f"{plan.speed.high:,.0f}"
         facts.append(
@@ -156,10 +200,25 @@ def _schedule(plan: Plan) -> list[Fact]:
         low, likely, high = plan.seconds
         reason = f"{units.duration(low)} to {units.duration(high)}, without evaluations"
         facts.append(derived("time", likely, reason, unit="seconds"))
+    facts += _evaluations(plan)
     if plan.joules is not None and plan.device.power_watts is not None:
         reason = f"at the board's limit of {plan.device.power_watts:g} W"
         facts.append(derived("energy", plan.joules / 3.6e6, reason, unit="kWh"))
-    if plan.loss is not None:
-        reason = f"{plan.loss.low:.2f} to {plan.loss.high:.2f}; {plan.loss.curve}, {plan.loss.basis}"
-        facts.append(derived("validation loss", plan.loss.likely, reason, unit="nats"))
     return facts
+
+
+def _evaluations(plan: Plan) -> list[Fact]:
+    cost = evaluations(plan)
+    what = f"{cost.count:,} times {cost.windows:,} windows of both splits"
+    if cost.seconds is None:
+        return [derived("evaluations", cost.count, what)]
+    low, likely, high = cost.seconds
+    reason = f"{units.duration(low)} to {units.duration(high)}; {what}, a forward pass of three"
+    return [derived("evaluations", likely, reason, unit="seconds")]
+
+
+def _loss(plan: Plan) -> list[Fact]:
+    if plan.loss is None:
+        return []
+    reason = f"{plan.loss.low:.2f} to {plan.loss.high:.2f}; {plan.loss.curve}, {plan.loss.basis}"
+    return [derived("validation loss", plan.loss.likely, reason, unit="nats")]

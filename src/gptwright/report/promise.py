@@ -12,16 +12,26 @@ from gptwright.report.outcome import outcomes
 from gptwright.report.terminal import titled_table
 
 
-def show_promise(console: Console, plan: Plan) -> None:
-    """One line before a run: how long, how much memory, which loss."""
+def show_promise(console: Console, plan: Plan, *, done: int = 0) -> None:
+    """One line before a run, or before the rest of one: how long, how much memory, which loss.
+
+    Args:
+        console: where it is shown.
+        plan: the whole run's.
+        done: steps that were made before.
+    """
     parts = []
-    if plan.seconds is not None:
-        low, likely, high = (units.duration(seconds) for seconds in plan.seconds)
-        parts.append(f"about {likely} ({low} to {high}) without evaluations")
-    parts.append(f"{units.size(plan.memory.total)} of memory")
+    if plan.seconds is not None and plan.steps:
+        left = max(0, plan.steps - done)
+        low, likely, high = (units.duration(seconds * left / plan.steps) for seconds in plan.seconds)
+        rest = f" for the {left:,} steps that are left" if done else ""
+        parts.append(f"about {likely} ({low} to {high}) without evaluations{rest}")
+    if plan.steps:
+        parts.append(f"{units.size(plan.memory.total)} of memory")
     if plan.loss is not None:
         parts.append(f"validation loss {plan.loss.low:.2f} to {plan.loss.high:.2f}")
-    console.print(f"[bold]the plan's promise[/] {'; '.join(parts)}")
+    if parts:
+        console.print(f"[bold]the plan's promise[/] {'; '.join(parts)}")
 
 
 def show_outcome(console: Console, plan: Plan, records: Sequence[Record]) -> None:

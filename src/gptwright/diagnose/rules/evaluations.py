@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gptwright.arithmetic.evaluation import FEWEST_WINDOWS, UNSURE_SPLIT
 from gptwright.arithmetic.quantiles import student_quantile
 from gptwright.arithmetic.trend import Period, noise_of, offset_between, periodicity
 from gptwright.diagnose.evaluation import (
@@ -20,9 +21,6 @@ from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_c
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 
-# A split of fewer windows than this, or whose own mean is this unsure, misleads every reading of it: recipes
-# differ by 0.01 to 0.05 nats.
-FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
 # Two swings need so many evaluations to be told from noise.
