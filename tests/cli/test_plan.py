@@ -100,7 +100,7 @@ def test_words_around_a_name_are_no_other_device(plan: Planned, name: str) -> No
 def test_a_kind_of_device_that_is_not_here_is_not_planned_as_this_cpu(
     plan: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "_nvidia_here", lambda: None)
+    monkeypatch.setattr(planning, "visible_cards", lambda: ())
     monkeypatch.setattr(planning, "cpu_name", lambda: "Some CPU")
     config = tmp_path / "config.py"
     config.write_text("device = 'cuda'\nmax_iters = 5000\n")

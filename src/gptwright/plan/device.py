@@ -1,8 +1,5 @@
 """The device that a plan is for: named by a person, or the one in this machine, looked up without torch."""
 
-import functools
-import shutil
-import subprocess
 from dataclasses import dataclass, replace
 
 from gptwright import units
@@ -16,6 +13,7 @@ from gptwright.hardware.cpu import (
     measure_cpu_peak,
 )
 from gptwright.hardware.kernels import dtype_of_kernels, missing_for_kernels, setting_against_kernels
+from gptwright.hardware.nvidia import visible_cards
 from gptwright.hardware.table import (
     DeviceSpec,
     Match,
@@ -95,36 +93,17 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact
     if kind == "mps":
         return _mps_here(config, count)
     if kind != "cpu" and name != cpu_name():
-        here = _nvidia_here()
-        if here is not None:
-            fact = Fact(
-                name="device",
-                value=here,
-                text=here,
-                origin=Origin.MEASURED,
-                reason="nvidia-smi",
-                source="derived",
-            )
-            return _named(config, fact, count)
+        cards, number = visible_cards(), config.device.partition(":")[2]
+        index = int(number) if number.isdecimal() else 0
+        if index < len(cards):
+            which = f"nvidia-smi; cuda:{index} of {len(cards)}" if len(cards) > 1 else "nvidia-smi"
+            here = _measured("device", cards[index], cards[index], which)
+            return _named(config, here, count)
         if kind in ("cuda", "gpu"):
-            missing = f"{kind} is asked for, this machine has no NVIDIA GPU, and none is named: --device NAME"
+            missing = f"{kind} is asked for, this machine has no such GPU, and none is named: --device NAME"
             return _not_known(config, stated("device", kind), count, kind="cuda", remark=missing)
     way = _expected(config)
     return _this_cpu(count, way, compiled=config.compile is True, peak=_cpu_peak(way.dtype))
-
-
-@functools.lru_cache
-def _nvidia_here() -> str | None:
-    """The name of this machine's first NVIDIA GPU, as its driver tells it."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return None
-    query = [command, "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.splitlines()[0].strip() if answer.strip() else None
 
 
 def _mps_here(config: TrainConfig, count: int) -> PlanDevice:
