@@ -215,10 +215,11 @@ function drawGrid(chart) {
   const { x, y, size, figure } = chart;
   const grid = svgElement("g", { class: "grid", "aria-hidden": "true" });
   const [left, right, bottom] = [MARGIN.left, size.width - MARGIN.right, size.height - MARGIN.bottom];
-  for (const tick of y.ticks(Math.max(2, (bottom - MARGIN.top) / 48))) {
+  const ticks = y.ticks(Math.max(2, (bottom - MARGIN.top) / 48));
+  for (const tick of ticks) {
     const at = y.place(tick).toFixed(1);
     grid.append(svgElement("line", { x1: left, x2: right, y1: at, y2: at }),
-      svgElement("text", { x: left - 8, y: at, dy: "0.32em", "text-anchor": "end" }, tickText(tick, figure.unit)));
+      svgElement("text", { x: left - 8, y: at, dy: "0.32em", "text-anchor": "end" }, tickText(tick, figure.unit, Math.max(...ticks))));
   }
   for (const tick of x.ticks(Math.max(2, (right - left) / 72))) {
     const at = x.place(tick).toFixed(1);

@@ -9,11 +9,11 @@ const AXES = {
 };
 
 // Four significant digits, with k, M, B, T from a thousand on and powers of ten far outside.
-function shortNumber(value, digits = 4) {
+function shortNumber(value, digits = 4, least = 1e-3) {
   if (value === null || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size < 1e-3 || size >= 1e15) return value.toExponential(digits - 2).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size < least || size >= 1e15) return value.toExponential(digits - 2).replace(/\.?0+e/, "e").replace("e+", "e");
   for (const [scale, suffix] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e4, "k"]]) {
     if (size >= scale) return trimmed(value / (suffix === "k" ? 1e3 : scale), digits) + suffix;
   }
@@ -32,8 +32,9 @@ function valueText(value, unit) {
   return shortNumber(value, 5) + (unit && unit !== "tokens" ? " " + unit : "");
 }
 
-function tickText(value, unit) {
-  return unit === "fraction" ? trimmed(100 * value, 4) + " %" : shortNumber(value);
+// Beside 0.001 there is 0.0005 and not 5e-4.
+function tickText(value, unit, largest) {
+  return unit === "fraction" ? trimmed(100 * value, 4) + " %" : shortNumber(value, 4, largest < 1e-3 ? 1e-3 : 1e-4);
 }
 
 // A scale from [low, high] to pixels [from, to]. Logarithmic ones show nothing at or below zero.
