@@ -57,7 +57,7 @@ class LogFormat:
         gpt2_shaped: whether its model is GPT-2's (learned positions, tied head), so that the shape in a
             config gives the parameters exactly.
         any_model: whether nothing is known of its model but what is printed, so that a token is taken to
-        cost six     FLOPs a parameter.
+            cost six FLOPs a parameter.
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.

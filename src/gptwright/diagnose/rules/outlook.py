@@ -15,8 +15,9 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
-from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
+from gptwright.diagnose.rules.learning import divergence, stuck_loss
 from gptwright.diagnose.rules.schedule import long_plan, schedule_faults
+from gptwright.diagnose.rules.uniform import worse_than_uniform
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled

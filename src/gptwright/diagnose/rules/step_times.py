@@ -1,6 +1,6 @@
 """The times of steps: what hides in them, where one waited, and where all became slower."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -28,6 +28,7 @@ SLOWER, MUCH_SLOWER = 1.15, 2.0
 FEWEST_FOR_SLOWER = 40
 # Lines whose median is the time at a place; and how long a way from quick to slow is a gradual one.
 SMOOTHED, GRADUAL = 9, 0.1
+OTHER_PROCESS = "another process took a part of the device, the CPU or the disk"
 
 
 def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
@@ -178,10 +179,8 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
         else f", from about {reading.at(int(log.train.step[since]))} on"
     )
     usual = next(int(row) for row in rows if times[row] >= before)
-    yield finding(
-        "slower-steps",
-        Severity.WARNING if after >= MUCH_SLOWER * before else Severity.INFO,
-        Confidence.LIKELY,
+    yield _slower(
+        (before, after),
         f"A step took {units.duration(before)} at first and {units.duration(after)} at the end,"
         f" {100 * (after / before - 1):.0f} % longer{how}.",
         [
@@ -190,16 +189,37 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
             derived("seconds_at_first", before, f"median of the first {quarter} lines", unit="seconds"),
             derived("seconds_at_the_end", after, f"median of the last {quarter} lines", unit="seconds"),
         ],
-        causes=[
-            Cause("the device got hot or reached its power limit and lowered its clock", Confidence.POSSIBLE),
-            Cause("another process took a part of the device, the CPU or the disk", Confidence.POSSIBLE),
-            Cause("memory filled up on the way, and pages are swapped or read anew", Confidence.POSSIBLE),
-        ],
+        causes=(
+            "the device got hot or reached its power limit and lowered its clock",
+            OTHER_PROCESS,
+            "memory filled up on the way, and pages are swapped or read anew",
+        ),
         actions=[
             Action(
                 "Watch clock, temperature and power while it trains: nvidia-smi dmon, or a laptop's sensors."
             )
         ],
+    )
+
+
+def _slower(
+    seconds: tuple[float, float],
+    message: str,
+    evidence: Sequence[Fact],
+    *,
+    causes: Sequence[str],
+    actions: Sequence[Action] = (),
+) -> Verdict:
+    """The finding of steps that took the first of these times and take the second."""
+    quick, slow = seconds
+    return finding(
+        "slower-steps",
+        Severity.WARNING if slow >= MUCH_SLOWER * quick else Severity.INFO,
+        Confidence.LIKELY,
+        message,
+        evidence,
+        causes=[Cause(text, Confidence.POSSIBLE) for text in causes],
+        actions=actions,
     )
 
 
@@ -217,21 +237,19 @@ def _slower_since_a_resume(reading: Reading, times: Floats) -> Verdict | None:
     if slow < SLOWER * quick:
         return None
     since = reading.at(int(log.train.step[rows[0]]))
-    return finding(
-        "slower-steps",
-        Severity.WARNING if slow >= MUCH_SLOWER * quick else Severity.INFO,
-        Confidence.LIKELY,
+    return _slower(
+        (quick, slow),
         f"A step took {units.duration(quick)} before the run was resumed and takes {units.duration(slow)}"
         f" since, from about {since} on: {100 * (slow / quick - 1):.0f} % longer with the same tokens.",
         [
             _seconds_fact(times, log.train.line, int(before[-1])),
             _seconds_fact(times, log.train.line, int(rows[0])),
         ],
-        causes=[
-            Cause("another machine, or fewer devices, since the resume", Confidence.POSSIBLE),
-            Cause("another setting since, such as compile, dtype or the micro-batch", Confidence.POSSIBLE),
-            Cause("another process took a part of the device, the CPU or the disk", Confidence.POSSIBLE),
-        ],
+        causes=(
+            "another machine, or fewer devices, since the resume",
+            "another setting since, such as compile, dtype or the micro-batch",
+            OTHER_PROCESS,
+        ),
     )
 
 
