@@ -18,7 +18,16 @@ import numpy as np
 
 from gptwright.facts import logged
 from gptwright.record.arrays import Booleans, Floats
-from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, UNNAMED, LogFormat, TrainLoss
+from gptwright.record.evidence import (
+    CARRIED,
+    IN_BITS,
+    IN_EPOCHS,
+    NUMBERED,
+    OF_CHARACTERS,
+    UNNAMED,
+    LogFormat,
+    TrainLoss,
+)
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
@@ -32,10 +41,10 @@ from gptwright.record.readers.printed_fields import (
     tokens_seen,
 )
 from gptwright.record.readers.printed_header import take_header
-from gptwright.record.readers.printed_table import Table
+from gptwright.record.readers.printed_table import Row, Table
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
-from gptwright.record.readers.steps import step_before
+from gptwright.record.readers.steps import step_before, step_printed_before
 from gptwright.record.readers.tables import Rows, note_tokens_per_step
 
 WHERE = ("step", "of", "of_bar", "epoch", "epochs")
@@ -72,6 +81,8 @@ SENTENCES = re.compile(
 )
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
+# Evaluations of which so many are the one before are printed again, not made again.
+MOST_REPEATED = 0.5
 NEVER = re.compile(r"(?!)")
 
 
@@ -90,6 +101,11 @@ class Prints:
 
     def take(self, text: str, line: int) -> bool:
         """Takes a line if it is data or a fact of the header."""
+        exported = self._table.exported(text)
+        for row in exported:
+            self._of_table(row, line)
+        if exported:
+            return True
         taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
         return any(taken)
 
@@ -97,13 +113,7 @@ class Prints:
         row = self._table.take(text)
         if row is not None:
             self._build.hazards[BESIDE] = self._table.left_out
-            self._build.hazards[UNNAMED] += self._table.unnamed
-            self._rows(
-                row.said,
-                line,
-                (math.nan, math.nan, row.rate, math.nan, row.clock, math.nan),
-                counts_alone=math.isfinite(row.rate) or self._table.unnamed,
-            )
+            self._of_table(row, line)
             return True
         text = flat(text)
         found = printed(text)
@@ -112,6 +122,7 @@ class Prints:
         placed = self._placed(found, line)
         if placed or (found.has_loss and not found.evaluates):
             self._build.hazards[IN_BITS] += found.in_bits
+            self._build.hazards[OF_CHARACTERS] += found.of_characters
             more = (
                 step_seconds(text),
                 tokens_per_second(text),
@@ -123,6 +134,16 @@ class Prints:
             self._rows(found, line, more, TRAIN if placed else LOSSES_ALONE)
             return True
         return take_header(self._build, text, line)
+
+    def _of_table(self, row: Row, line: int) -> None:
+        """Adds the rows of a table's line."""
+        self._build.hazards[UNNAMED] += self._table.unnamed
+        self._rows(
+            row.said,
+            line,
+            (math.nan, math.nan, row.rate, math.nan, row.clock, math.nan),
+            counts_alone=math.isfinite(row.rate) or self._table.unnamed,
+        )
 
     def _placed(self, said: Printed, line: int) -> bool:
         """Gives a line the epoch of the lines before where it names none; False if it is nowhere."""
@@ -187,8 +208,19 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
     if build.hazards[IN_BITS]:
         for rows, name in ((train, "loss"), (evals, "val_loss")):
             rows[name] = rows[name] * math.log(2)
+    _drop_carried(build, train, evals)
     _count(build, train, evals)
     return None
+
+
+def _drop_carried(build: Builder, train: Rows, evals: Rows) -> None:
+    """Keeps of evaluations that training lines repeat until the next one, as bars do, those that are new."""
+    val = evals["val_loss"]
+    again = np.append(False, val[1:] == val[:-1]) & np.isin(evals.line, train.line)
+    moves = len(train) > 1 and (np.diff(train["loss"]) == 0).mean() < MOST_REPEATED
+    if len(evals) and moves and again.mean() > MOST_REPEATED:
+        evals.take(~again)
+        build.hazards[CARRIED] = len(evals)
 
 
 def _count(build: Builder, train: Rows, evals: Rows) -> None:
@@ -213,7 +245,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     _time(train)
     # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
     train.take(np.isfinite(train["step"]))
-    evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_before(train, evals.line))
+    evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_printed_before(train, evals))
     note_tokens_per_step(build, train)
     _note_passes(build, train, of_epoch=begins_anew)
 

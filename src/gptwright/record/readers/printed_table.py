@@ -61,6 +61,8 @@ VAL = frozenset(
 RATES = frozenset(("lr", "learning rate"))
 # TensorBoard's export of one quantity, which only the name of the file may tell.
 EXPORTED = ["wall time", "step", "value"]
+# The same as JSON: `[[wall time, step, value], …]`.
+TRIPLE = re.compile(rf"\[\s*(\d{{9,10}}(?:\.\d{{1,20}})?),\s*(\d{{1,12}}),\s*({LOSS})\s*\](?=\s*[,\]]|$)")
 SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
 NAME = re.compile(
@@ -119,6 +121,14 @@ class Table:
             self._names = []
             self._begin(text)
         return row
+
+    def exported(self, text: str) -> list[Row]:
+        """The rows of a line of TensorBoard's JSON; none where it is no such line."""
+        found = TRIPLE.findall(text) if text.lstrip().startswith("[") else []
+        if found and not self._names:
+            self._keep(EXPORTED)
+        rows = (self._row([clock, step, value]) for clock, step, value in found)
+        return [row for row in rows if row is not None]
 
     def _begin(self, text: str) -> None:
         """Takes a line of names, if it is one."""
