@@ -1,10 +1,13 @@
 """Whether validation has turned while training goes on falling, and what is missing where nothing tells."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
+from gptwright.arithmetic.trend import overfit_point
 from gptwright.diagnose.evaluation import (
+    standard_error,
     swing_of,
     training_loss,
     turning_point,
@@ -12,8 +15,9 @@ from gptwright.diagnose.evaluation import (
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import eval_train_loss, val_curve
+from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+from gptwright.record.evidence import OF_CHARACTERS, UNNAMED
 
 # A swing goes up by twice its amplitude; a rise of twice that is not its work.
 RISE_OVER_SWING = 4
@@ -21,6 +25,8 @@ RISE_OVER_SWING = 4
 ONE_PASS = 0.9
 # A gap between two losses that are evaluated alike which no split explains, and how far both have to move.
 MEMORIZED_GAP, RISE_BESIDE_IT = 1.0, 0.1
+# Evaluations that rise one after the other, and by how much, where nothing tells how they scatter.
+FEWEST_RISING, RISE = 3, 0.03
 # What nanoGPT's recipe for a megabyte of text uses.
 USUAL_DROPOUT = 0.2
 
@@ -51,6 +57,9 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         return
     best = int(np.searchsorted(val.step, point.best_step))
     last = len(val) - 1
+    if val.step[best] < 1 and reading.steps_are_known:
+        yield _never_fell(reading, val, train)
+        return
     epochs = _epochs_at(reading, point.best_step)
     passes = f" ({epochs:.1f} passes over the data)" if epochs is not None else ""
     yield finding(
@@ -63,6 +72,31 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
         actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
+    )
+
+
+def _never_fell(reading: Reading, val: Series, train: Series) -> Verdict:
+    """The finding of a validation that rose from fresh weights on: memorizing alone does not do that."""
+    last = len(val) - 1
+    return finding(
+        "overfitting",
+        Severity.WARNING,
+        Confidence.POSSIBLE,
+        f"Validation rose from the start, {val.value[0]:.4f} at {reading.at(int(val.step[0]))}, to"
+        f" {val.value[last]:.4f} at {reading.at(int(val.step[last]))}, while training loss fell to"
+        f" {train.value[-1]:.4f}. Text of the same kind gets easier first,"
+        " also for a model that then memorizes.",
+        [val.fact(0), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
+        causes=[
+            Cause(
+                "validation is other text than training, or is tokenized or masked in another way",
+                Confidence.LIKELY,
+            ),
+            Cause(
+                "so little text that the first evaluation behind the start came too late", Confidence.POSSIBLE
+            ),
+        ],
+        actions=[_stop_at(reading, 0)],
     )
 
 
@@ -131,6 +165,36 @@ def _epochs_at(reading: Reading, step: int) -> float | None:
     return tokens / unique.number
 
 
+def unexplained_rise(reading: Reading) -> Iterator[Verdict]:
+    """Validation that rose from its best beyond the noise, in a log without training losses: whether training
+    went on falling, which makes it overfitting, is not known.
+    """
+    val = val_curve(reading)
+    if len(val) < 4 or len(training_loss(reading)):
+        return
+    error = standard_error(reading) if val.name == "val_loss" else None
+    point = overfit_point(val.step, None, val.value, error)
+    rises = point is not None and (point.exceeds or _rises_to_the_end(val))
+    if point is None or not rises:
+        return
+    best, last = val.fact(int(np.searchsorted(val.step, point.best_step))), val.fact(len(val) - 1)
+    yield Unknown(
+        f"Does it overfit from {reading.at(point.best_step)} on?",
+        f"the training loss: validation was {best.text} there ({best.reason}) and is {last.text} at"
+        f" {reading.at(int(val.step[-1]))} ({last.reason}); only beside a training loss that falls is that"
+        " memorizing",
+    )
+
+
+def _rises_to_the_end(val: Series) -> bool:
+    """Whether the last evaluations rise from the best one by more than a handful does by chance."""
+    best = int(val.value.argmin())
+    behind = np.diff(val.value[best:])
+    return (
+        len(behind) >= FEWEST_RISING and bool((behind > 0).all()) and val.value[-1] - val.value[best] > RISE
+    )
+
+
 def bits_alone(reading: Reading) -> Iterator[Verdict]:
     """Bits a byte compare models across tokenizers; the loss of a token, which references and perplexities
     are of, follows from them only with the bytes that a token has on this text.
@@ -146,12 +210,31 @@ def bits_alone(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def bits_of_characters(reading: Reading) -> Iterator[Verdict]:
+    """Bits a character, times 0.693, are the loss of a model whose tokens are characters; of any other a
+    token has several, and how many decides what its loss is.
+    """
+    log, curve = reading.log, val_curve(reading)
+    curve = curve if len(curve) else train_loss(reading)
+    if log is None or not log.hazards.get(OF_CHARACTERS) or not len(curve):
+        return
+    if reading.vocab_size is not None:
+        return
+    last = curve.fact(len(curve) - 1)
+    yield Unknown(
+        "What is the loss in nats a token?",
+        f"whether a token is a character (--vocab-size), else how many it has: losses are printed in bits a"
+        f" character ({last.number / math.log(2):.4f} at {reading.at(int(curve.step[-1]))}, {last.reason});"
+        " times 0.693 they are nats a character, as they are given here",
+    )
+
+
 def no_validation(reading: Reading) -> Iterator[Verdict]:
     """Without evaluations, or with fewer than four, nothing can be said about a turn of validation: the
     question stays open, with what would answer it.
     """
     log = reading.log
-    if log is None or not len(log.train):
+    if log is None or not len(log.train) or log.hazards.get(UNNAMED):
         return
     if not len(val_curve(reading)) and len(log.evals) and log.evals.loss_is_bad.all():
         yield Unknown("Does it generalize?", "a validation loss that is a number: the log has none")
@@ -166,6 +249,8 @@ def no_validation(reading: Reading) -> Iterator[Verdict]:
 
 RULES = (
     Rule("overfitting", overfitting),
+    Rule("overfitting", unexplained_rise),
     Rule("overfitting", no_validation),
     Rule("overfitting", bits_alone),
+    Rule("overfitting", bits_of_characters),
 )

@@ -24,8 +24,9 @@ FEWEST_EVENLY_APART = 3
 # Clocks of a warm card settle within a few percent. A power or heat limit takes a third of a laptop's speed
 # as a matter of course; from twice the time on it is a warning.
 SLOWER, MUCH_SLOWER = 1.15, 2.0
-# Lines that tell the usual time at the beginning and at the end, each a quarter of the run.
-FEWEST_FOR_SLOWER = 40
+# Lines that tell the usual time at the beginning, a tenth of the run, as a laptop is hot within minutes, and
+# at the end, a quarter.
+FEWEST_FOR_SLOWER, FEWEST_AT_FIRST = 40, 10
 # Lines whose median is the time at a place; and how long a way from quick to slow is a gradual one.
 SMOOTHED, GRADUAL = 9, 0.1
 OTHER_PROCESS = "another process took a part of the device, the CPU or the disk"
@@ -148,7 +149,7 @@ def _regular(reading: Reading, seconds: Fact, times: Floats, slow: Integers, apa
 
 def slower_steps(reading: Reading) -> Iterator[Verdict]:
     """Steps of the same work take the same time. Where those of the last quarter of a process take 15 %
-    longer than those of its first, and three quarters of them longer than three quarters of those, something
+    longer than those of its first tenth, and three quarters of them than three quarters of those, something
     took speed away on the way: a card or laptop that got hot or reached its power limit, another process,
     memory that filled up. Evaluations, checkpoints and the first lines are left out, and so are trainers that
     lengthen their context on the way (modded-nanogpt). Source: clocks of consumer cards and laptops under
@@ -164,8 +165,8 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
     rows = np.flatnonzero(clean_lines(log, times) & ~_at_checkpoint(log) & last)
     if len(rows) < FEWEST_FOR_SLOWER:
         return
-    quarter = len(rows) // 4
-    first, late = times[rows[:quarter]], times[rows[-quarter:]]
+    tenth, quarter = max(FEWEST_AT_FIRST, len(rows) // 10), len(rows) // 4
+    first, late = times[rows[:tenth]], times[rows[-quarter:]]
     before, after = float(np.median(first)), float(np.median(late))
     if after < SLOWER * before or np.quantile(late, 0.25) <= np.quantile(first, 0.75):
         return
@@ -186,7 +187,7 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
         [
             _seconds_fact(times, log.train.line, usual),
             _seconds_fact(times, log.train.line, since),
-            derived("seconds_at_first", before, f"median of the first {quarter} lines", unit="seconds"),
+            derived("seconds_at_first", before, f"median of the first {tenth} lines", unit="seconds"),
             derived("seconds_at_the_end", after, f"median of the last {quarter} lines", unit="seconds"),
         ],
         causes=(

@@ -10,6 +10,7 @@ from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
     FAR_ABOVE_UNIFORM,
     MULTIPLE_TOLERANCE,
+    called_fresh,
     first_loss,
     first_train_loss,
     loss_scale,
@@ -46,7 +47,7 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     yield finding(
         "scaled-loss",
         Severity.WARNING,
-        Confidence.CERTAIN if same else Confidence.LIKELY,
+        Confidence.CERTAIN if same and uniform is not None else Confidence.LIKELY,
         f"The first training loss of {first.text} is {_multiple_of_guessing(multiple, first, uniform)}: the"
         f" logged loss is {multiple} times the true one. Divide it before comparing; validation is not"
         " affected.",
@@ -86,7 +87,7 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
         return
     above = excess > 0
     # Nobody called these weights fresh: that they are not is the reading, and no fault.
-    from_elsewhere = not above and not _called_fresh(reading)
+    from_elsewhere = not above and not called_fresh(reading)
     if above:
         unit = other_unit(reading)
         causes = [
@@ -137,12 +138,6 @@ def _divided_by(reading: Reading, first: Fact, uniform: Fact) -> int | None:
         return None
     ratio = uniform.number / first.number / accumulation
     return accumulation if abs(ratio - 1) <= MULTIPLE_TOLERANCE else None
-
-
-def _called_fresh(reading: Reading) -> bool:
-    """Whether a config or the trainer says that the run starts from fresh weights."""
-    log = reading.log
-    return reading.settings.named("init_from") is not None or (log is not None and log.format.gpt2_shaped)
 
 
 def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
