@@ -139,3 +139,26 @@ def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:
 
 def test_a_pasted_vocabulary_makes_no_other_trainer_of_it() -> None:
     assert read(f"my settings:\nvocab_size = 50304\nn_layer = 12\n{LINES}").format.name == "nanoGPT"
+
+
+TWO_RUNS = """Old run:
+batch_size = 16, gradient_accumulation_steps = 32, n_embd = 384, block_size = 1024
+step 500: train loss 5.4358, val loss 5.5328
+iter 500: loss 5.5210, time 3900.12ms, mfu 12.90%
+step 1000: train loss 4.4481, val loss 4.4593
+New run:
+batch_size = 8, gradient_accumulation_steps = 64, n_embd = 768
+step 500: train loss 5.4527, val loss 5.5194
+iter 500: loss 5.4011, time 9340.55ms, mfu 15.40%
+Next I shall try batch_size = 4, n_embd = 1024
+"""
+
+
+def test_of_two_runs_in_a_message_each_has_the_settings_in_front_of_it() -> None:
+    log = read_log(None, data=TWO_RUNS.encode())
+    values = {
+        name: log.header[name].value for name in ("batch_size", "gradient_accumulation_steps", "n_embd")
+    }
+    assert values == {"batch_size": 8, "gradient_accumulation_steps": 64, "n_embd": 768}
+    assert log.header["block_size"].value == 1024
+    assert log.header["n_embd"].source == "log:7"

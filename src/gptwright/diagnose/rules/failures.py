@@ -8,6 +8,7 @@ import numpy as np
 
 from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
+from gptwright.diagnose.gradients import norm_growth
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
@@ -132,6 +133,10 @@ def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) ->
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
         message += f" The last number is {log.train.loss[last]:.4f} at {unit} {log.train.step[last]}."
+    grown = norm_growth(reading, step)
+    if grown is not None:
+        message += grown[0]
+        evidence += grown[1]
     return message, evidence
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
+from gptwright.diagnose.gradients import norm_growth
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
@@ -16,7 +17,6 @@ from gptwright.diagnose.scale import (
 )
 from gptwright.diagnose.series import train_loss
 from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
-from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
@@ -162,7 +162,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         f"The loss was {rise.lowest:.2f} and rose from {reading.at(rise.began)} on to {rise.level:.2f}, where"
         " it stayed: the run has diverged."
     )
-    norm = _norm_growth(reading, rise.began)
+    norm = norm_growth(reading, rise.began)
     if norm is not None:
         evidence += norm[1]
         message += norm[0]
@@ -183,25 +183,6 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
             )
         ],
     )
-
-
-def _norm_growth(reading: Reading, step: int) -> tuple[str, list[Fact]] | None:
-    """Whether the gradient norm grew before or with a rise of the loss."""
-    train = reading.train
-    if train is None or not np.isfinite(train.grad_norm).any():
-        return None
-    finite = np.isfinite(train.grad_norm)
-    before = finite & (train.step < 0.9 * step) & (train.step > 0.3 * step)
-    near = finite & (train.step >= 0.9 * step)
-    if before.sum() < 3 or not near.any():
-        return None
-    usual = float(np.median(train.grad_norm[before]))
-    row = int(np.flatnonzero(near)[np.argmax(train.grad_norm[near])])
-    largest = float(train.grad_norm[row])
-    if largest < 3 * usual:
-        return None
-    text = f" The gradient norm grew from {usual:.2g} to {largest:.2g}."
-    return text, [logged("grad_norm", largest, int(train.line[row]))]
 
 
 def _lower_rate(reading: Reading) -> dict[str, float]:

@@ -54,6 +54,7 @@ class Builder:
         lines_skipped: data lines that could not be read whole.
         process_starts: lines of headers, each of which a new process may have printed.
         other_models: lines that say another size of the model than the header of the rows before.
+        said_again: settings around a pasted log that were said before with another value.
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class Builder:
         self.lines_skipped = 0
         self.process_starts: list[int] = []
         self.other_models: list[int] = []
+        self.said_again: list[Fact] = []
         self._events_of: Counter[EventKind] = Counter()
         self._last_event_line = 0
         self._last_row_line = 0
@@ -121,6 +123,12 @@ class Builder:
         # Several processes print the same header; one that is resumed prints it behind rows.
         if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
             self.batches.append(made)
+
+    def take_between(self, after: int, before: int) -> None:
+        """Takes settings that were said again between two lines for those of what follows them."""
+        for made in self.said_again:
+            if after < line_of(made) < before:
+                self.header[made.name] = made
 
     def take_first_batch(self) -> None:
         """Takes what the first header says of a batch for the run's, where the newest line stands first."""

@@ -180,8 +180,10 @@ class Settings:
         a_word = isinstance(value, str) and A_NAME.fullmatch(value) is not None
         if default is None or not (a_word if isinstance(default, str) else not isinstance(value, str)):
             return False
-        before = self._build.header.setdefault(name, fact(Said(name, value), line))
+        said = fact(Said(name, value), line)
+        before = self._build.header.setdefault(name, said)
         if before.value != value:
+            self._build.said_again.append(said)
             # What is advised to change has comments of its own.
             self._another_config = True
             comments = self._build.comments

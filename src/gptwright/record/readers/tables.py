@@ -160,6 +160,8 @@ class Segments:
         evals: the segment of each evaluation.
         runs: how many runs the log holds.
         last_run: the segment with which the last run starts.
+        last_run_between: the last line of the run before the last one, and its own first one; None where
+            there is one run.
         unannounced: line, step before and step after of each resume that no line announces.
     """
 
@@ -186,6 +188,10 @@ class Segments:
         again |= _between(lines, other_models)
         self.runs = 1 + int(again.sum())
         self.last_run = int(number[1:][again][-1]) if again.any() else 0
+        begins_at = np.flatnonzero(again)
+        self.last_run_between = (
+            (int(lines[begins_at[-1]]), int(lines[begins_at[-1] + 1])) if len(begins_at) else None
+        )
         unannounced = np.flatnonzero(begins & ~resumed & ~again)
         self.unannounced = [(int(lines[at + 1]), int(steps[at]), int(steps[at + 1])) for at in unannounced]
 
