@@ -174,3 +174,21 @@ def test_a_gradient_that_grew_before_the_loss_was_lost_is_told(
     finding = found(tmp_path)["non-finite-loss"]
     assert ("The gradient norm grew from 0.4 to 9.6." in finding.message) is said
     assert ("log:100" in {fact.source for fact in finding.evidence if fact.name == "grad_norm"}) is said
+
+
+def test_evaluations_alone_that_are_no_numbers_leave_the_weights_sound(tmp_path: Path) -> None:
+    lines = []
+    for step in range(0, 2001, 10):
+        if step and step % 500 == 0:
+            lines.append(f"step {step}: train loss nan, val loss nan")
+        lines.append(f"iter {step}: loss {web_loss(step):.4f}, time 30.00ms, mfu 10.00%")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    finding = found(tmp_path)["non-finite-loss"]
+    assert finding.severity == "warning"
+    assert "4 of 4 evaluations are no numbers, the first at step 500 (line 51)" in finding.message
+    assert "the evaluation is not" in finding.message
+    assert not any("learning rate" in action.text for action in finding.actions)
+    (tmp_path / "log.txt").write_text(
+        "\n".join([*lines, "iter 2010: loss nan, time 30.00ms, mfu 10.00%"]) + "\n"
+    )
+    assert found(tmp_path)["non-finite-loss"].severity == "error"

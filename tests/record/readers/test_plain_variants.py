@@ -113,3 +113,20 @@ def test_litgpt_lines_that_repeat_the_last_validation() -> None:
     assert log.hazards[CARRIED] == 2
     own = read(line.format(i=500, s=100, v=2.9) + "iter 505: val loss 2.7000, val time: 4567.89 ms\n")
     np.testing.assert_array_equal(own.evals.val_loss, [2.7])
+
+
+def test_a_table_with_all_that_loops_write_down() -> None:
+    names = "step,train_loss,val_loss,learning_rate,grad_norm,tokens_seen,tokens_per_sec,elapsed_s\n"
+    rows = "".join(
+        f"{s},{5 - s / 400},{5.1 - s / 400},0.0006,0.8,{s * 65536},72000,{s * 0.9}\n" for s in (100, 200, 300)
+    )
+    log = read(names + rows)
+    assert log.header["tokens_per_step"].value == 65_536
+    np.testing.assert_array_equal(log.train.tokens_per_second, [72_000] * 3)
+    np.testing.assert_array_equal(log.train.grad_norm, [0.8] * 3)
+    np.testing.assert_allclose(log.train.seconds[1:], [0.9, 0.9])
+
+
+def test_a_loss_with_its_unit() -> None:
+    log = read("step=100 loss=3.21nats (4.63 bits)\nstep=200 loss=3.01 nats (4.34 bits)\n")
+    np.testing.assert_array_equal(log.train.loss, [3.21, 3.01])

@@ -17,13 +17,24 @@ from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import eval_train_loss, train_loss, val_curve, val_loss
 from gptwright.facts import Fact, derived
-from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+from gptwright.record.evidence import TrainLoss
 
 # A split of fewer windows than this, or whose own mean is this unsure, misleads every reading of it: recipes
 # differ by 0.01 to 0.05 nats.
 FEWEST_WINDOWS, UNSURE_SPLIT = 50, 0.03
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
+# What a training line holds, in the words of an answer.
+WHAT_LINES_ARE = {
+    TrainLoss.MICRO_BATCH: "one micro-batch",
+    TrainLoss.STEP: "one step's batch",
+    TrainLoss.INTERVAL: "the steps since the line before",
+    TrainLoss.SMOOTHED: "a running average",
+    TrainLoss.NOT_SAID: "a batch or a mean, which nothing says",
+    TrainLoss.ABSENT: "nothing that is logged",
+}
+FEWEST_BELOW = 3
 # A gap that is smaller does not matter to anybody, however sure it is.
 SMALL_GAP = 0.01
 
@@ -113,6 +124,33 @@ def val_below_train(reading: Reading) -> Iterator[Verdict]:
                 "Draw the validation split by document over the whole corpus: gptwright prepare --split hash."
             )
         ],
+    )
+
+
+def val_below_training_lines(reading: Reading) -> Iterator[Verdict]:
+    """Trainers that evaluate no training text print a training loss of another kind: in training mode, with
+    dropout on, often a mean over steps that are past. Validation below it is no fault of a split by itself;
+    whether one is behind it cannot be known from such a log, and what would tell is said.
+    """
+    log, val, lines = reading.log, val_loss(reading), train_loss(reading)
+    if log is None or len(eval_train_loss(reading)) or loss_scale(reading) > 1 or len(lines) < 4:
+        return
+    late = val.after(float(val.step[-1]) / 2) if len(val) else val
+    if len(late) < FEWEST_BELOW or late.step[-1] > lines.step[-1]:
+        return
+    gaps = late.value - lines.value_at(late.step)
+    if gaps.max() > -SMALL_GAP:
+        return
+    why = (
+        "its model has no dropout, and the loss of training is that of"
+        if not log.format.has_dropout
+        else "dropout, if it is on, lifts the loss of training, which is that of"
+    )
+    yield Unknown(
+        f"Why is validation below training, by {-float(gaps.mean()):.2f} nats?",
+        f"a loss of training text that is evaluated like validation: {why}"
+        f" {WHAT_LINES_ARE[log.format.train_loss]}, taken while the model learns; beside it validation may be"
+        " lower without any fault",
     )
 
 
@@ -244,6 +282,7 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
 RULES = (
     Rule("dropout-in-train-loss", dropout_in_train_loss),
     Rule("val-below-train", val_below_train),
+    Rule("val-below-train", val_below_training_lines),
     Rule("small-val-split", small_val_split),
     Rule("noisy-eval", noisy_eval),
     Rule("periodic-validation", periodic_validation),

@@ -73,6 +73,7 @@ class Builder:
         self._events_of: Counter[EventKind] = Counter()
         self._last_event_line = 0
         self._last_row_line = 0
+        self._devices: set[Fact] = set()
 
     def row(self, columns: Columns, line: int, values: Iterable[float]) -> None:
         """Adds one row."""
@@ -107,6 +108,8 @@ class Builder:
         """Keeps what a header line says; the last wins, because the last run is the one asked about."""
         target = self.settings if said.name.startswith("settings.") else self.header
         made = fact(said, line)
+        if made.name == "device" and self._is_another_device(made):
+            return
         if self._is_of_another_model(made, target.get(made.name)):
             self._forget_the_run_before(line)
         target[made.name] = made
@@ -115,6 +118,14 @@ class Builder:
             self.header[f"{said.name}_rounding"] = fact(Said(f"{said.name}_rounding", said.rounding), line)
         if said.name not in LATE:
             self.process_starts.append(line)
+
+    def _is_another_device(self, made: Fact) -> bool:
+        """Whether a table names devices of several kinds: which one was used it does not say."""
+        self._devices = {f for f in self._devices if line_of(f) > self._last_row_line} | {made}
+        if len({f.value for f in self._devices}) < 2:
+            return False
+        self.header.pop("device", None)
+        return True
 
     def _note_batch(self, made: Fact) -> None:
         if made.name not in OF_A_BATCH:

@@ -18,7 +18,7 @@ from gptwright.facts import Value
 from gptwright.record.configs import literal
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header, Said, fact
+from gptwright.record.readers.headers import NVIDIA_SMI, Header, Said, fact
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import NO_COMMA, Shape, same_decimals
 
@@ -97,6 +97,7 @@ HEADERS = (
     Header(r"Initializing a new model from scratch", means={"settings.init_from": "scratch"}),
     Header(r"Initializing from OpenAI GPT-2 weights: {settings.init_from}(?:\s|$)"),
     Header(r"overriding dropout rate to {settings.dropout}"),
+    *NVIDIA_SMI,
 )
 BEGINS = re.compile(r"(?:iter|step) \d+(?::|$)")
 

@@ -29,6 +29,7 @@ from gptwright.record.evidence import (
     TrainLoss,
 )
 from gptwright.record.readers.build import Builder
+from gptwright.record.readers.headers import NVIDIA_SMI
 from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
     Printed,
@@ -141,7 +142,7 @@ class Prints:
         self._rows(
             row.said,
             line,
-            (math.nan, math.nan, row.rate, math.nan, row.clock, math.nan),
+            (math.nan, row.speed, row.rate, row.norm, row.clock, row.tokens),
             counts_alone=math.isfinite(row.rate) or self._table.unnamed,
         )
 
@@ -332,6 +333,7 @@ PLAIN = Reader(
         any_model=True,
     ),
     begins=NEVER,
+    headers=NVIDIA_SMI,
     special=_prints,
     whole_lines=True,
     finish=_finish,

@@ -52,7 +52,7 @@ EPOCH = re.compile(
 NAMED = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
     r"((?:(?:/|[ _](?=train|val))[a-z_]{1,20}){0,3})(?![a-z_/])(?:\s?\([a-z]{1,12}\))?"
-    rf"{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
+    rf"{BETWEEN}(?<![\w.-])({VALUE})(?!(?!nats\b)[\w.]*[\w%])",
     re.IGNORECASE,
 )
 BITS_A_BYTE = re.compile(

@@ -59,6 +59,15 @@ VAL = frozenset(
     )
 )
 RATES = frozenset(("lr", "learning rate"))
+NORMS = frozenset(("grad norm", "gradient norm", "gnorm", "norm"))
+TOKENS = frozenset(
+    ("tokens", "tokens seen", "total tokens", "tokens processed", "consumed tokens", "num tokens")
+)
+SPEEDS = frozenset(("tok s", "tokens s", "tok sec", "tokens sec", "tokens per sec", "tokens per second"))
+CLOCKS = frozenset(
+    ("wall time", "walltime", "elapsed", "elapsed s", "elapsed sec", "elapsed seconds", "elapsed time")
+)
+FURTHER = {"rate": RATES, "norm": NORMS, "speed": SPEEDS, "clock": CLOCKS, "tokens": TOKENS}
 # TensorBoard's export of one quantity, which only the name of the file may tell.
 EXPORTED = ["wall time", "step", "value"]
 # The same as JSON: `[[wall time, step, value], …]`.
@@ -82,12 +91,18 @@ class Row:
     Attributes:
         said: its losses and where in the run they are.
         rate: the learning rate.
+        norm: of the gradient.
+        speed: tokens a second.
         clock: what a clock shows, in seconds.
+        tokens: since the start of the run.
     """
 
     said: Printed
     rate: float = math.nan
+    norm: float = math.nan
+    speed: float = math.nan
     clock: float = math.nan
+    tokens: float = math.nan
 
 
 class Table:
@@ -174,7 +189,7 @@ class Table:
         return [cell.strip().strip("\"'*") for cell in cells]
 
     def _row(self, cells: list[str]) -> Row | None:
-        said, rate, clock = Printed(), math.nan, math.nan
+        said, more = Printed(), {}
         if self._separator == " " and len(cells) < len(self._names):
             return None
         if self._separator != ",":
@@ -190,11 +205,9 @@ class Table:
                 said.loss, said.has_loss = value, whole is not None
             elif name in VAL and not said.has_val_loss:
                 said.val_loss, said.has_val_loss = value, whole is not None
-            elif name in RATES:
-                rate = value
-            elif name == "wall time":
-                clock = value
-        return Row(said, rate, clock) if said.counts else None
+            else:
+                more |= {field: value for field, names in FURTHER.items() if name in names}
+        return Row(said, **more) if said.counts else None
 
 
 def _quantity_in(file: str) -> str:
@@ -221,4 +234,4 @@ def _plain(name: str) -> str:
 
 
 def _known(name: str) -> bool:
-    return name in STEPS or name in EPOCHS or name in TRAIN or name in VAL or name in RATES
+    return any(name in names for names in (STEPS, EPOCHS, TRAIN, VAL, *FURTHER.values()))
