@@ -189,7 +189,8 @@ class Table:
         return [cell.strip().strip("\"'*") for cell in cells]
 
     def _row(self, cells: list[str]) -> Row | None:
-        said, more = Printed(), {}
+        said = Printed()
+        more: dict[str, float] = {}
         if self._separator == " " and len(cells) < len(self._names):
             return None
         if self._separator != ",":
