@@ -69,3 +69,13 @@ def test_training_that_falls_is_no_progress_beside_validation_that_does_not(tmp_
     assert "still-improving" not in found(tmp_path)
     (tmp_path / "log.txt").write_text("\n".join(line for line in lines if "Val" not in line) + "\n")
     assert "still-improving" in found(tmp_path)
+
+
+def test_one_evaluation_with_a_gap_asks_for_those_before(tmp_path: Path) -> None:
+    """The end of a run over Shakespeare's characters, pasted."""
+    log = "step 5000: train loss {}, val loss 1.7012\niter 5000: loss 0.8123, time 4447.12ms, mfu 9.99%\n"
+    (tmp_path / "log.txt").write_text(log.format("0.6213"))
+    missing = {unknown.question: unknown.missing for unknown in diagnosed(tmp_path).unknown}
+    assert "a gap of 1.1 nats is memorized text" in missing["Was validation lower before?"]
+    (tmp_path / "log.txt").write_text(log.format("1.5213"))
+    assert "Was validation lower before?" not in {unknown.question for unknown in diagnosed(tmp_path).unknown}

@@ -15,7 +15,7 @@ from gptwright.diagnose.evaluation import (
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve
+from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve, val_loss
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.record.evidence import OF_CHARACTERS, UNNAMED
 
@@ -210,6 +210,23 @@ def bits_alone(reading: Reading) -> Iterator[Verdict]:
     )
 
 
+def _gap_of_one(reading: Reading) -> Unknown | None:
+    """What is missing where a single evaluation shows memorized text: how low validation was before."""
+    val, train = val_loss(reading), eval_train_loss(reading)
+    if len(val) != 1 or len(train) != 1 or loss_scale(reading) > 1:
+        return None
+    gap = float(val.value[0] - train.value[0])
+    if gap < MEMORIZED_GAP:
+        return None
+    before, beside = val.fact(0), train.fact(0)
+    return Unknown(
+        "Was validation lower before?",
+        f"the evaluations before {reading.at(int(val.step[0]))}: validation is {before.text} there and"
+        f" training {beside.text} ({before.reason}), both evaluated alike, and a gap of {gap:.1f} nats is"
+        " memorized text; from when on validation rose, one evaluation does not say",
+    )
+
+
 def bits_of_characters(reading: Reading) -> Iterator[Verdict]:
     """Bits a character, times 0.693, are the loss of a model whose tokens are characters; of any other a
     token has several, and how many decides what its loss is.
@@ -243,6 +260,8 @@ def no_validation(reading: Reading) -> Iterator[Verdict]:
             "Does it generalize?",
             "a validation loss: the log has none. Set eval_interval below the run's length",
         )
+    elif (gap := _gap_of_one(reading)) is not None:
+        yield gap
     elif len(val_curve(reading)) < 4 and len(log.train) > 20:
         yield Unknown("Has validation turned?", "more evaluations: the log has fewer than four")
 
