@@ -182,6 +182,7 @@ def _evals(evidence: LogEvidence, log: Literal) -> list[str]:
         if not (
             log.says(line, step)
             or step in steps
+            or (at > 0 and step == table.step[at - 1])
             or counted
             or _is_bar(evidence, log, line, step)
             or _is_counted(evidence, log, line, step)
@@ -190,9 +191,17 @@ def _evals(evidence: LogEvidence, log: Literal) -> list[str]:
             wrong.append(f"line {line}: step {step} of an evaluation")
         for name in ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error"):
             value = float(getattr(table, name)[at])
-            if math.isfinite(value) and not log.says(line, abs(value)):
+            if math.isfinite(value) and not (
+                log.says(line, abs(value)) or _is_power(evidence, log, line, value)
+            ):
                 wrong.append(f"line {line}: {name} {value}")
     return wrong
+
+
+def _is_power(evidence: LogEvidence, log: Literal, line: int, loss: float) -> bool:
+    """Whether a plain print has the perplexity of a loss."""
+    plain = evidence.format.name == "plain prints"
+    return plain and any(_near(loss, math.log(number)) for number in log.numbers(line) if number > 1)
 
 
 def _facts(evidence: LogEvidence, log: Literal) -> list[str]:

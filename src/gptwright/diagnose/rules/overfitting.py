@@ -240,9 +240,9 @@ def bits_of_characters(reading: Reading) -> Iterator[Verdict]:
     last = curve.fact(len(curve) - 1)
     yield Unknown(
         "What is the loss in nats a token?",
-        f"whether a token is a character (--vocab-size), else how many it has: losses are printed in bits a"
-        f" character ({last.number / math.log(2):.4f} at {reading.at(int(curve.step[-1]))}, {last.reason});"
-        " times 0.693 they are nats a character, as they are given here",
+        "whether a token is a character (--vocab-size), else how many it has: losses are printed in bits a"
+        f" character ({last.number / math.log(2):.4f} at {reading.at(int(curve.step[-1]))}, line"
+        f" {curve.line[-1]} of the log); times 0.693 they are nats a character, as they are given here",
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from gptwright.facts import derived
+from gptwright.record.arrays import Floats
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
@@ -61,11 +62,18 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
         in_steps = evals["micro_step"] // accumulation
         evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], in_steps)
     at_the_end = np.isnan(evals["micro_step"]) & np.isnan(evals["step"])
-    # The last evaluation by its turn may stand between the last training line and this one.
-    beside = np.roll(evals["step"], -1 if only_down(train["step"]) else 1)
-    reached = np.fmax(step_printed_before(train, evals), beside)
-    evals["step"] = np.where(at_the_end, reached, evals["step"])
+    evals["step"] = np.where(at_the_end, _reached(train, evals), evals["step"])
     return None
+
+
+def _reached(train: Rows, evals: Rows) -> Floats:
+    """The step of an evaluation at the end: of the line before, or of the last evaluation by its turn where
+    that stands between the two.
+    """
+    before = step_printed_before(train, evals)
+    by_turn = np.roll(evals["step"], -1 if only_down(train["step"]) else 1)
+    interval = np.median(np.abs(np.diff(train["step"]))) if len(train) > 1 else 0.0
+    return np.where((by_turn > before) & (by_turn <= before + interval), by_turn, before)
 
 
 LITGPT = Reader(

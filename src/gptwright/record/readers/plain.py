@@ -248,7 +248,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     train.take(np.isfinite(train["step"]))
     evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_printed_before(train, evals))
     note_tokens_per_step(build, train)
-    _note_passes(build, train, of_epoch=begins_anew)
+    _note_passes(build, train, evals, of_epoch=begins_anew)
 
 
 def _time(train: Rows) -> None:
@@ -285,7 +285,7 @@ def _number(build: Builder, train: Rows, evals: Rows) -> None:
     train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
     evals["step"] = step_before(train, evals.line)
     build.hazards[NUMBERED] = len(train)
-    _note_passes(build, train, of_epoch=False)
+    _note_passes(build, train, evals, of_epoch=False)
 
 
 def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
@@ -297,14 +297,14 @@ def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
         return
     train["step"], evals["step"] = train["epoch"], evals["epoch"]
     build.hazards[IN_EPOCHS] = len(train) + len(evals)
-    last = _last_epoch(train if len(train) else evals)
+    last = _last_epoch(*((train, evals) if len(train) else (evals,)))
     if last is not None:
         _say_epochs(build, last[0] + 1 - base, last[1])
 
 
-def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
+def _note_passes(build: Builder, train: Rows, evals: Rows, *, of_epoch: bool) -> None:
     """How many passes over the data were made, where the log counts them by parts."""
-    last = _last_epoch(train)
+    last = _last_epoch(train, evals)
     if last is None:
         return
     if of_epoch:
@@ -313,9 +313,15 @@ def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
         _say_epochs(build, *last)
 
 
-def _last_epoch(rows: Rows) -> tuple[float, int] | None:
+def _last_epoch(rows: Rows, *others: Rows) -> tuple[float, int] | None:
+    """The last epoch of a table, and the first line of it and of the others that is in it."""
     known = np.flatnonzero(np.isfinite(rows["epoch"]))
-    return (float(rows["epoch"][known[-1]]), int(rows.line[known[-1]])) if len(known) else None
+    if not len(known):
+        return None
+    last = float(rows["epoch"][known[-1]])
+    # Lines behind that one need not say it again.
+    lines = [int(line) for table in (rows, *others) for line in table.line[table["epoch"] == last][:1]]
+    return last, min(lines)
 
 
 def _say_epochs(build: Builder, epochs: float, line: int) -> None:
