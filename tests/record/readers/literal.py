@@ -97,7 +97,10 @@ def _train(evidence: LogEvidence, log: Literal) -> list[str]:
             wrong.append(f"line {line}: step {step}")
         for name in ("loss", "mfu", "learning_rate", "grad_norm", "tokens_per_second"):
             value = float(getattr(table, name)[at])
-            if math.isfinite(value) and not log.says(line, abs(value), _factors(evidence, name)):
+            said = log.says(line, abs(value), _factors(evidence, name)) or (
+                name == "loss" and _is_power(evidence, log, line, value)
+            )
+            if math.isfinite(value) and not said:
                 wrong.append(f"line {line}: {name} {value}")
         if math.isfinite(table.seconds[at]) and not _is_time(evidence, log, at):
             wrong.append(f"line {line}: seconds {table.seconds[at]}")

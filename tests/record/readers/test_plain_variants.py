@@ -130,3 +130,28 @@ def test_a_table_with_all_that_loops_write_down() -> None:
 def test_a_loss_with_its_unit() -> None:
     log = read("step=100 loss=3.21nats (4.63 bits)\nstep=200 loss=3.01 nats (4.34 bits)\n")
     np.testing.assert_array_equal(log.train.loss, [3.21, 3.01])
+
+
+def test_a_number_in_front_of_the_training_loss_is_its_step() -> None:
+    log = read("100 train loss: 3.51 test loss: 3.62\n200 train loss: 3.31 test loss: 3.42\n")
+    np.testing.assert_array_equal(log.train.step, [100, 200])
+    np.testing.assert_array_equal(log.evals.val_loss, [3.62, 3.42])
+
+
+def test_the_loss_of_a_test_set_is_none_of_training() -> None:
+    log = read(
+        "Train Epoch: 1 [0/600]\tLoss: 2.31\nTrain Epoch: 1 [64/600]\tLoss: 2.11\n"
+        "Test set: Average loss: 1.95\n"
+    )
+    np.testing.assert_array_equal(log.train.loss, [2.31, 2.11])
+    np.testing.assert_array_equal(log.evals.val_loss, [1.95])
+
+
+def test_a_list_of_objects_on_one_line() -> None:
+    log = read(
+        '[{"step": 100, "train_loss": 3.5, "val_loss": 3.6},'
+        ' {"step": 200, "train_loss": 3.3, "val_loss": 3.4}]'
+    )
+    np.testing.assert_array_equal(log.train.step, [100, 200])
+    np.testing.assert_array_equal(log.evals.val_loss, [3.6, 3.4])
+    assert set(log.train.line) == {1}

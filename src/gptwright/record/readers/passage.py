@@ -34,7 +34,8 @@ FILLED = 0.6
 FIRST_WORD = re.compile(r"\s*(\S*)")
 # What ends so is whole, even where the file ends in it.
 CLOSING = ("}", "]")
-# A whole JSON file on one line is read object by object.
+# A whole JSON file on one line is read object by object, and so is a list of them.
+A_LIST = "[{"
 CLOSED = re.compile(r"(?<=\})|(?<=\]),? ?(?=\[)")
 
 
@@ -128,7 +129,7 @@ class Passage:
 
     def line(self, text: str, number: int) -> None:
         """Reads one line."""
-        if "\r" not in text and len(text) <= LONGEST_LINE:
+        if "\r" not in text and len(text) <= LONGEST_LINE and not text.startswith(A_LIST):
             self._part(text, number)
             return
         self.build.hazards["carriage returns"] += text.count("\r")
@@ -138,7 +139,8 @@ class Passage:
             # Of bars that share a line only the last one can be cut.
             self._torn = torn and at > shown_last
             at += len(shown) + 1
-            for part in [shown] if len(shown) <= LONGEST_LINE else CLOSED.split(shown):
+            short = len(shown) <= LONGEST_LINE and not shown.startswith(A_LIST)
+            for part in [shown] if short else CLOSED.split(shown):
                 if part and not part.isspace():
                     self._part(part[:LONGEST_LINE], number)
 

@@ -36,7 +36,7 @@ COUNTED = re.compile(
     r"^\W{0,12}(?:after )?(\d{1,12}) (?:steps|iterations|iters|updates)(?![a-z])"
     r"|^\W{0,4}(\d{1,12})/(\d{1,12}) \(epoch"
     # Flax's writer: `[100] loss=…`; a loop's own `it=100`
-    r"|\[(\d{1,12})\] (?=[\w/ ]{0,30}loss\b)"
+    r"|\[(\d{1,12})\] (?=[\w/ ]{0,30}loss\b)|^\W{0,4}(\d{1,12}) (?=train(?:ing)? loss\b)"
     r"|(?<![\w.])it[:=] {0,4}(\d{1,9}(?:\.\d{1,3})?k|\d{1,12})(?![\w.])",
     re.IGNORECASE,
 )
@@ -124,7 +124,8 @@ SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
 VALIDATING = re.compile(
-    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)",
+    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)"
+    r"|^\W{0,8}(?:test|dev)(?: set)?: ",
     re.IGNORECASE,
 )
 VALIDATION = frozenset(
