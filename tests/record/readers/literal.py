@@ -213,6 +213,9 @@ def _facts(evidence: LogEvidence, log: Literal) -> list[str]:
         if fact.origin is Origin.DERIVED or isinstance(fact.value, bool | str) or fact.value is None:
             continue
         line = int(fact.source.removeprefix("log:"))
+        # Epochs that are counted from 0 are one more than the last.
+        if fact.name == "epochs" and log.says(line, float(fact.value) - 1):
+            continue
         # A plain print's epochs may stand lines above the length of one.
         if fact.name == "planned_steps" and evidence.format.name == "plain prints":
             continue

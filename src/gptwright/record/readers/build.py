@@ -26,6 +26,8 @@ LONGEST_MEMORY_EVENT = 2_000
 MOST_EVENTS = 1_000
 # More than any config has.
 MOST_COMMENTS = 1_000
+# Who counts them by parts has more, and says one on every line.
+MOST_EPOCHS = 10_000
 # What a step's tokens are, or are the product of.
 OF_A_BATCH = frozenset(
     (
@@ -54,6 +56,7 @@ class Builder:
         lines_skipped: data lines that could not be read whole.
         process_starts: lines of headers, each of which a new process may have printed.
         other_models: lines that say another size of the model than the header of the rows before.
+        epochs_said: the line that said each epoch first.
         said_again: settings around a pasted log that were said before with another value.
     """
 
@@ -70,6 +73,7 @@ class Builder:
         self.process_starts: list[int] = []
         self.other_models: list[int] = []
         self.said_again: list[Fact] = []
+        self.epochs_said: dict[float, int] = {}
         self._events_of: Counter[EventKind] = Counter()
         self._last_event_line = 0
         self._last_row_line = 0
@@ -134,6 +138,11 @@ class Builder:
         # Several processes print the same header; one that is resumed prints it behind rows.
         if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
             self.batches.append(made)
+
+    def note_epoch(self, epoch: float, line: int) -> None:
+        """Keeps where an epoch was said, which lines behind it need not say again."""
+        if len(self.epochs_said) < MOST_EPOCHS:
+            self.epochs_said.setdefault(epoch, line)
 
     def take_between(self, after: int, before: int) -> None:
         """Takes settings that were said again between two lines for those of what follows them."""

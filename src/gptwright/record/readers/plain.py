@@ -149,6 +149,7 @@ class Prints:
     def _placed(self, said: Printed, line: int) -> bool:
         """Gives a line the epoch of the lines before where it names none; False if it is nowhere."""
         if not math.isnan(said.epoch):
+            self._build.note_epoch(said.epoch, line)
             self._epoch = said.epoch
             self._epochs = said.epochs if not math.isnan(said.epochs) else self._epochs
         said.epoch, said.epochs = self._epoch, self._epochs
@@ -184,6 +185,7 @@ class Prints:
         if not said.counts or not ALONE.search(text) or len(text) > LONGEST_HEADING:
             return False
         if not math.isnan(said.epoch):
+            self._build.note_epoch(said.epoch, line)
             self._epoch, self._epochs = said.epoch, said.epochs
         if not math.isnan(said.step):
             self._block, self._block_line = said, line
@@ -248,7 +250,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     train.take(np.isfinite(train["step"]))
     evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_printed_before(train, evals))
     note_tokens_per_step(build, train)
-    _note_passes(build, train, evals, of_epoch=begins_anew)
+    _note_passes(build, train, of_epoch=begins_anew)
 
 
 def _time(train: Rows) -> None:
@@ -285,7 +287,7 @@ def _number(build: Builder, train: Rows, evals: Rows) -> None:
     train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
     evals["step"] = step_before(train, evals.line)
     build.hazards[NUMBERED] = len(train)
-    _note_passes(build, train, evals, of_epoch=False)
+    _note_passes(build, train, of_epoch=False)
 
 
 def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
@@ -297,14 +299,14 @@ def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
         return
     train["step"], evals["step"] = train["epoch"], evals["epoch"]
     build.hazards[IN_EPOCHS] = len(train) + len(evals)
-    last = _last_epoch(*((train, evals) if len(train) else (evals,)))
+    last = _last_epoch(build, train if len(train) else evals)
     if last is not None:
         _say_epochs(build, last[0] + 1 - base, last[1])
 
 
-def _note_passes(build: Builder, train: Rows, evals: Rows, *, of_epoch: bool) -> None:
+def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
     """How many passes over the data were made, where the log counts them by parts."""
-    last = _last_epoch(train, evals)
+    last = _last_epoch(build, train)
     if last is None:
         return
     if of_epoch:
@@ -313,15 +315,13 @@ def _note_passes(build: Builder, train: Rows, evals: Rows, *, of_epoch: bool) ->
         _say_epochs(build, *last)
 
 
-def _last_epoch(rows: Rows, *others: Rows) -> tuple[float, int] | None:
-    """The last epoch of a table, and the first line of it and of the others that is in it."""
+def _last_epoch(build: Builder, rows: Rows) -> tuple[float, int] | None:
+    """The last epoch of a table, and a line that says it: rows behind one need not say it again."""
     known = np.flatnonzero(np.isfinite(rows["epoch"]))
     if not len(known):
         return None
     last = float(rows["epoch"][known[-1]])
-    # Lines behind that one need not say it again.
-    lines = [int(line) for table in (rows, *others) for line in table.line[table["epoch"] == last][:1]]
-    return last, min(lines)
+    return last, build.epochs_said.get(last, int(rows.line[known[-1]]))
 
 
 def _say_epochs(build: Builder, epochs: float, line: int) -> None:
