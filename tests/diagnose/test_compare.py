@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from gptwright.diagnose.compare import Comparison, Verdict, compare
-from gptwright.diagnose.reading import Reading, read_run
+from gptwright.diagnose.reading import read_run
 from gptwright.record.open_run import open_run
 from gptwright.report.comparison import show_comparison
 from gptwright.report.documents import comparison_document
@@ -394,19 +394,3 @@ def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
     assert other.verdict is Verdict.NOT_COMPARABLE
     assert other.reasons == ("a counts lines and b counts steps, which nothing ties together",)
     assert "trainer_state.json" in other.findings[0].actions[0].text
-
-
-def test_bits_a_byte_compare_models_of_other_vocabularies(tmp_path: Path) -> None:
-    def run(name: str, end: float, vocabulary: int) -> Reading:
-        folder = tmp_path / name
-        folder.mkdir()
-        lines = [f"Vocab size: {vocabulary:,}", "Total batch size 524,288 => gradient accumulation steps: 1"]
-        lines += [f"Step {s:05d} | Validation bpb: {end + 900 / (s + 500):.6f}" for s in range(0, 5001, 250)]
-        (folder / "log.txt").write_text("\n".join(lines) + "\n")
-        return read_run(open_run(str(folder)))
-
-    comparison = compare(run("a", 0.80, 65536), run("b", 0.76, 32768))
-    assert comparison.comparable
-    assert comparison.at_equal_tokens[-1].delta == pytest.approx(-0.04, abs=1e-6)
-    assert "b is ahead" in comparison.findings[-1].message
-    assert "bits/byte after 2.62B tokens" in comparison.findings[-1].message

@@ -31,6 +31,49 @@ def plain() -> list[str]:
     ]
 
 
+def build_nanogpt() -> list[str]:
+    """Validations say no step of their own: it is that of the line behind."""
+    lines = ["total desired batch size: 524288"]
+    for step in range(1001):
+        if step % 250 == 0:
+            lines.append(f"validation loss: {loss(step) + 0.01:.4f}")
+        lines.append(
+            f"step {step:5d} | loss: {loss(step):.6f} | lr 2.1004e-04 | norm: 0.9876 | dt: 5012.34ms"
+            " | tok/sec: 104599.13"
+        )
+    return lines
+
+
+def llmc() -> list[str]:
+    """Steps count from 1, and a validation is of the line before."""
+    lines = [f"val loss {loss(0):.6f}"]
+    for step in range(1, 1001):
+        lines.append(
+            f"step {step:4d}/1000 | loss {loss(step):.6f} (+0.12z)| norm 1.2345 (-0.31z)| lr 3.00e-04"
+            " | 251.30 ms | 45.6% bf16 MFU | 260786 tok/s"
+        )
+        if step % 250 == 0:
+            lines.append(f"val loss {loss(step):.6f}")
+    return lines
+
+
+def litgpt() -> list[str]:
+    lines = ["Total parameters: 162,322,944"]
+    for step in range(5, 1000, 5):
+        lines.append(
+            f"Epoch 1 | iter {4 * step} step {step} | loss train: {loss(step):.3f}, val: n/a"
+            " | iter time: 32.65 ms (step) remaining time: 0:00:00"
+        )
+        if step % 200 == 0:
+            lines.append(f"iter {4 * step}: val loss {loss(step):.4f}, val time: 1341.32 ms")
+    # The last evaluation by its turn lies behind the last line of training, and the final one with it.
+    return [
+        *lines,
+        "iter 4000: val loss 3.3293, val time: 1341.32 ms",
+        "Final evaluation | val loss: 3.329 | val ppl: 27.9",
+    ]
+
+
 def read(folder: Path, lines: list[str]) -> Diagnosis:
     folder.mkdir()
     (folder / "log.txt").write_text("\n".join(lines) + "\n")
@@ -85,3 +128,18 @@ def test_the_batch_is_that_of_the_newest_process(tmp_path: Path) -> None:
     assert run.speed.tokens_per_step.value == 245_760
     assert run.progress.tokens_seen is not None
     assert run.progress.tokens_seen.value == 1000 * 491_520 + 1000 * 245_760
+
+
+@pytest.mark.parametrize(
+    "lines", [build_nanogpt(), llmc(), litgpt()], ids=["build-nanogpt", "llm.c", "litgpt"]
+)
+def test_evaluations_without_a_step_belong_to_the_same_lines(tmp_path: Path, lines: list[str]) -> None:
+    own, turned = (read(tmp_path / name, each) for name, each in (("own", lines), ("turned", lines[::-1])))
+    assert {"newest-first"} == {f.id for f in turned.findings} - {f.id for f in own.findings}
+    assert "several-runs" not in {f.id for f in turned.findings}
+    assert own.reading.evals is not None
+    assert turned.reading.evals is not None
+    assert list(turned.reading.evals.step) == list(own.reading.evals.step)
+    assert list(turned.reading.evals.val_loss) == list(own.reading.evals.val_loss)
+    assert own.reading.evals.step[-1] == 1000
+    assert not own.reading.evals.segment.any()

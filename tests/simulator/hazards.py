@@ -74,6 +74,11 @@ def _without_colours(lines: Lines, rng: np.random.Generator) -> Lines:
     return [COLOUR.sub("", line) for line in lines]
 
 
+def _newest_first(lines: Lines, rng: np.random.Generator) -> Lines:
+    """Turned round, as a console shows a stream or a spreadsheet is sorted."""
+    return lines[::-1]
+
+
 def _unchanged(lines: Lines, rng: np.random.Generator) -> Lines:
     return lines
 
@@ -98,6 +103,7 @@ HAZARDS: Mapping[str, Callable[[Lines, np.random.Generator], Lines]] = MappingPr
         "ansi": _ansi,
         "wrapped": _wrapped,
         "without-colours": _without_colours,
+        "newest-first": _newest_first,
         "crlf": _unchanged,
         "truncated": _unchanged,
     }

@@ -141,7 +141,7 @@ def _process(
         loss[steps >= bad] = loss_mean[steps >= bad] = float(truth.trouble.bad_word)
         eval_train[eval_steps >= bad] = np.nan
         eval_val[eval_steps >= bad] = np.nan
-    seconds = _seconds(truth, rng, steps, eval_steps if stretched else np.zeros(0))
+    seconds = _seconds(truth.process(index), rng, steps, eval_steps if stretched else np.zeros(0))
     rate = (truth.trouble.second_schedule if index and truth.trouble.second_schedule else truth.schedule).at(
         steps
     )

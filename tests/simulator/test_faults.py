@@ -123,3 +123,30 @@ def test_planted_plans_do_not_fit() -> None:
         assert simulated.truth.parameters > 0.9e8
     for simulated in runs("incomplete-log"):
         assert "Initializing" not in simulated.files["log.txt"]
+
+
+def test_planted_paces_and_batches_are_as_said() -> None:
+    for simulated in runs("slower-steps"):
+        factors = simulated.truth.trouble.stalls
+        assert 1.25 <= factors[max(factors)] <= 2.5
+        assert min(factors) <= 0.7 * simulated.truth.last_step
+    for simulated in runs("batch-change"):
+        truth = simulated.truth
+        first, last = truth.process(0), truth.process(1)
+        assert first.tokens_per_step in (2 * last.tokens_per_step, 4 * last.tokens_per_step)
+        for part in (first, last):
+            assert f"will be: {part.tokens_per_step:,}" in simulated.files["log.txt"]
+        resumed = truth.segments[1][0]
+        assert truth.tokens_seen - truth.last_step * last.tokens_per_step == resumed * (
+            first.tokens_per_step - last.tokens_per_step
+        )
+
+
+def test_planted_losses_are_ones_that_no_text_has() -> None:
+    for simulated in runs("implausible-loss"):
+        truth = simulated.truth
+        assert 0 < validation_loss(truth, np.array([float(truth.last_step)]))[0] < 0.1
+    for simulated in runs("newest-first"):
+        lines = simulated.files["log.txt"].splitlines()
+        steps = [int(match[1]) for line in lines if (match := re.search(r"(?:iter|step) +(\d+)", line))]
+        assert steps == [] or steps[0] >= steps[-1]

@@ -116,6 +116,7 @@ class Trouble:
         stalls: step → how many times slower it was.
         second_schedule: learning rate after a resume; `resume_bump` nats are lost and regained there.
         resume_bump: see above.
+        first_accumulation: of the first process, where the run went on with another; 0: the same.
     """
 
     spikes: tuple[Rise, ...] = ()
@@ -132,6 +133,7 @@ class Trouble:
     stalls: Mapping[int, float] = field(default_factory=dict)
     second_schedule: Schedule | None = None
     resume_bump: float = 0.0
+    first_accumulation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +233,10 @@ class Truth:
     @property
     def tokens_seen(self) -> int:
         """Tokens trained on."""
-        return self.last_step * self.tokens_per_step
+        if not self.trouble.first_accumulation:
+            return self.last_step * self.tokens_per_step
+        resumed = self.segments[1][0]
+        return resumed * self.process(0).tokens_per_step + (self.last_step - resumed) * self.tokens_per_step
 
     @property
     def tokens_per_parameter(self) -> float:
@@ -268,6 +273,11 @@ class Truth:
     def uniform_loss(self) -> float:
         """ln(vocabulary)."""
         return float(np.log(self.shape.vocab_size))
+
+    def process(self, index: int) -> "Truth":
+        """The run as one process of it was: the first may have had another accumulation."""
+        other = self.trouble.first_accumulation
+        return self.but(accumulation=other) if other and index == 0 else self
 
     def planned_steps(self, process: int) -> int:
         """What a process believed the run's last step to be: a resume with a new schedule changes it."""

@@ -24,7 +24,8 @@ SCALES = {
 NUMBER = r"(?P<number>\d{1,3}(?:[,_ ]\d{3})+|\d+(?:\.\d+)?(?:e\d+)?)"
 SCALE = r"(?P<scale>[kmbt]|million|billion|thousand|trillion)?"
 # "125M", "0.5 million", "524,288", "2.5e9" in front of the word that says what is counted.
-QUANTITY = re.compile(rf"(?<![\w.,-]){NUMBER}\s?{SCALE}(?![\w.])", re.IGNORECASE)
+# A power is none: `2^19`, `2**19`.
+QUANTITY = re.compile(rf"(?<![\w.,^-])(?<!\*\*){NUMBER}\s?{SCALE}(?![\w.^]|\*\*)", re.IGNORECASE)
 # A size in a name: gpt2-124M, run_350m, "out-1.5B".
 SIZE_IN_NAME = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([MmBb])(?![A-Za-z0-9])")
 # What makes it a number of tokens: the corpus in front ("fineweb-10B") or the word behind ("10B-tokens").
@@ -34,13 +35,13 @@ CORPUS_IN_NAME = re.compile(
 )
 TOKENS_IN_NAME = re.compile(r"[-_ ]?(?:tok|token|sample|data)", re.IGNORECASE)
 SIZE_WORDS = re.compile(
-    r"^\W{0,2}(?:\w+\s){0,1}?(?:param\w{0,8}|weights|network|net|model|gpt|transformer|llm|lm)\b",
+    r"^[\s(~-]{0,2}(?:[^\W\d]\w*\s){0,1}?(?:param\w{0,8}|weights|network|net|model|gpt|transformer|llm|lm)\b",
     re.IGNORECASE,
 )
 # Not of "20 tokens per parameter = 2.5B".
 SIZE_BEFORE = re.compile(
-    r"(?<!per )(?<!/)(?<!/ )\b(?:param(?:eter)?s?|weights|network|net|model)\W{0,3}"
-    r"(?:(?:size|count|of|is|has|with|about|around|roughly|be)\W{1,3}){0,3}\W*$",
+    r"(?<!per )(?<!/)(?<!/ )\b(?:param(?:eter)?s?|weights|network|net|model)[\s:=(~≈]{0,3}"
+    r"(?:(?:size|count|of|is|has|with|about|around|roughly|be)[\s:=(~≈]{1,3}){0,3}[\s:=(~≈]*$",
     re.IGNORECASE,
 )
 # "GPT-2 small (124M)", "gpt2-medium, 350M".
@@ -52,18 +53,26 @@ ONLY_A_SIZE = re.compile(r"^\W*\d+(?:\.\d+)?\s?[MB]\W*$")
 SHAPE_FIELDS = ("n_layer", "n_head", "n_embd", "model_type")
 # Words that make a number another model's, another time's or nobody's: "smaller than the 124M model".
 NOT_OF_THIS_RUN = re.compile(
-    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|used to be|formerly"
+    r"\b(?:than|unlike|(?<!-)like|not|never|instead|versus|vs|compared|was|were|had|used to be"
+    r"|formerly|earlier"
     r"|previously|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of"
     r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
     re.IGNORECASE,
 )
 # A rule's number in a line of its own; beside a setting it is a claim about that.
 OF_A_RULE = re.compile(r"\b(?:chinchilla|optimal|optimum|target)\b", re.IGNORECASE)
-TOKEN_WORDS = re.compile(r"^\W{0,2}(?:\w+\s){0,2}?(?:tokens?|toks?|characters|chars)\b", re.IGNORECASE)
-TOKENS_BEFORE = re.compile(r"\btokens?\W+(?:(?:be|is|are|about|around|roughly)\W+){0,2}$", re.IGNORECASE)
+TOKEN_WORDS = re.compile(
+    r"^[\s(~-]{0,2}(?:[^\W\d]\w*\s){0,2}?(?:tokens?|toks?|characters|chars)\b", re.IGNORECASE
+)
+TOKENS_BEFORE = re.compile(
+    r"\btokens?(?:(?:/| per )\w+)?[\s:=(~≈]+(?:(?:be|is|are|about|around|roughly)[\s~≈]+){0,2}$",
+    re.IGNORECASE,
+)
 # "12 batch size * 1024 block size * 5 gradaccum = 491,520": what a product of batch settings comes to.
 BATCH_PRODUCT = re.compile(r"\bbatch\b.*[*×x].*=\s*~?$", re.IGNORECASE)
-SEQUENCE_WORDS = re.compile(r"^\W{0,2}(?:\w+\s){0,1}?(?:sequences|samples|examples|windows)\b", re.IGNORECASE)
+SEQUENCE_WORDS = re.compile(
+    r"^\W{0,2}(?:[^\W\d]\w*\s){0,1}?(?:sequences|samples|examples|windows)\b", re.IGNORECASE
+)
 EPOCH_WORDS = re.compile(r"^\W{0,2}(?:full\s)?(?:epochs?|passes)\b", re.IGNORECASE)
 # "1 epoch ~= 9.2 iters" turns one into the other and says nothing of how long the run is.
 IS_AS_MUCH = r"\s*(?:[~≈=:]+|is|are|takes)\s*(?:about|around|roughly)?\W{0,2}"
@@ -104,11 +113,17 @@ IN_ALL = re.compile(
 PART_OF_THE_RUN = re.compile(
     r"\b(?:every|each|first|after|per|last|at|by|until|warm\W?up|decay)\W+$", re.IGNORECASE
 )
+# "2.5 hours per 1B tokens", "every 500 steps = 262M tokens": an amount of a part, or of a rate.
+OF_A_PART = re.compile(
+    r"(?:\bper|/)\s*~?$|\b(?:every|each|after|first|last|at|by|until|warm\W?up|decay\w*)\b[^.;,]*$",
+    re.IGNORECASE,
+)
 PERCENT = re.compile(r"^\s?(?:%|percent)")
 
 # Words that make a number of tokens the corpus's and not the run's.
 DATA_WORDS = re.compile(
-    r"\b(?:data(?:set)?|corpus|sample|split|file|shards?|train\.bin|val)\b", re.IGNORECASE
+    r"\b(?:data(?:set)?|corpus|sample|split|file|shards?|train\.bin|val(?:idation)?|evals?|evaluat\w+)\b",
+    re.IGNORECASE,
 )
 
 # Words that open what follows: a quotation does not end with them.

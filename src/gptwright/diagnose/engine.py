@@ -15,12 +15,14 @@ from gptwright.diagnose.rules import (
     implausible,
     learning,
     outlook,
+    overfitting,
     precision,
     resumes,
     schedule,
     size,
     step_times,
     throughput,
+    uniform,
 )
 from gptwright.errors import ConfigError
 
@@ -28,10 +30,12 @@ RULES: tuple[Rule, ...] = (
     *failures.RULES,
     *crashes.RULES,
     *guarded.RULES,
+    *uniform.RULES,
     *learning.RULES,
     *resumes.RULES,
     *agreement.RULES,
     *claims.RULES,
+    *overfitting.RULES,
     *evaluations.RULES,
     *outlook.RULES,
     *implausible.RULES,

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from gptwright.arithmetic.evaluation import EvaluationError, evaluation_error
-from gptwright.arithmetic.trend import OverfitPoint, Rise, find_rise, overfit_point
+from gptwright.arithmetic.trend import OverfitPoint, Period, Rise, find_rise, overfit_point, periodicity
 from gptwright.diagnose.reading import Reading, once
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve
@@ -13,6 +13,10 @@ from gptwright.record.evidence import TrainLoss
 
 # A rise is a matter of levels, each the median of several lines.
 LEAST_LINES_FOR_RISE = 20
+# Two swings need so many evaluations to be told from noise.
+FEWEST_FOR_A_PERIOD = 16
+# Losses are printed to three or four places, and a straight slope so rounded has a period of its own.
+SMALLEST_SWING = 0.002
 # Words for a split that is one piece of text.
 CONTIGUOUS = re.compile(
     r"contiguous|one stretch|cut once|last (?:tenth|part|10)|single (?:file|stretch)", re.IGNORECASE
@@ -92,3 +96,9 @@ def turning_point(reading: Reading) -> OverfitPoint | None:
     error = standard_error(reading) if val.name == "val_loss" else None
     point = overfit_point(val.step, train.value_at(val.step), val.value, error)
     return point if point is not None and point.exceeds else None
+
+
+def swing_of(val: Series) -> Period | None:
+    """A swing of validation that moves what is read from it; what rounding makes of a slope is none."""
+    period = periodicity(val.step, val.value) if len(val) >= FEWEST_FOR_A_PERIOD else None
+    return period if period is not None and period.amplitude >= SMALLEST_SWING else None

@@ -6,6 +6,7 @@ broken, stuck or overfitted runs, logs of less than 30 % of the plan or of its l
 points, training losses over text that is known by heart.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.diagnose.evaluation import training_rise, turning_point
 from gptwright.diagnose.law import laws_hold
 from gptwright.diagnose.reading import Reading, once
-from gptwright.diagnose.scale import loss_scale
+from gptwright.diagnose.scale import ABOVE_UNIFORM, LARGEST_VOCABULARY, loss_scale
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.diagnose.stuck import stuck_stretch
 from gptwright.facts import Fact
@@ -134,7 +135,12 @@ def _broken(reading: Reading, curve: Series) -> bool:
     epochs = reading.progress.epochs
     # Training loss falls with every pass over the same text, whatever is learned.
     bad = bad or (curve.name == train.name and epochs is not None and epochs.number > FRESH_PASSES)
+    # A handful of evaluations is no curve, but says so where the last is not the best of them.
+    bad = bad or (curve.name == train.name and len(val) > 1 and val.best != len(val) - 1)
     a_sum = curve.name == train.name and not len(val) and loss_scale(reading) > 1
+    # Above guessing over any vocabulary, or below 0, a value is no loss, so no gain in nats follows from it.
+    lowest = float(curve.value.min())
+    a_sum = a_sum or not 0 <= lowest <= math.log(LARGEST_VOCABULARY) + ABOVE_UNIFORM
     return bad or a_sum or training_rise(reading) is not None
 
 

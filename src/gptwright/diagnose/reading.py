@@ -16,9 +16,20 @@ from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import Sizes, sizes_of
 from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.evidence import IN_EPOCHS, NUMBERED, EvalLines, LogEvidence, RunEvidence, TrainLines
+from gptwright.record.evidence import (
+    IN_EPOCHS,
+    NUMBERED,
+    OF_CHARACTERS,
+    EvalLines,
+    LogEvidence,
+    RunEvidence,
+    TrainLines,
+)
 
 T = TypeVar("T")
+
+# Vocabularies of characters or bytes have fewer rows, those of pieces of words more.
+MOST_CHARACTERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +111,11 @@ class Reading:
 
     @property
     def vocab_size(self) -> Fact | None:
-        """Rows of the vocabulary, where anything says so."""
-        return self.settings.get("vocab_size")
+        """Rows of the vocabulary that the losses are over, where anything says so."""
+        rows = self.settings.get("vocab_size")
+        of_characters = self.log is not None and self.log.hazards.get(OF_CHARACTERS)
+        # A loss of a character is none over the tokens of a larger vocabulary.
+        return None if rows is not None and of_characters and rows.number > MOST_CHARACTERS else rows
 
     @property
     def steps_are_known(self) -> bool:
@@ -219,7 +233,13 @@ def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     _, first_step, first_line = min(rows)
     final = max(segment for segment, _, _ in rows)
     last_step, last_line = max((step, line) for segment, step, line in rows if segment == final)
-    return _step("first_step", first_step, first_line), _step("last_step", last_step, last_line)
+    first, last = _step("first_step", first_step, first_line), _step("last_step", last_step, last_line)
+    # A summary has a line for each of its values.
+    said = log.header.get("last_step")
+    if said is None or said.value != last_step:
+        return first, last
+    there = replace(last, reason=said.reason, source=said.source)
+    return replace(there, name="first_step") if first_step == last_step else first, there
 
 
 def _step(name: str, step: int, line: int) -> Fact:

@@ -32,6 +32,12 @@ def uniform_loss(reading: Reading) -> Fact | None:
     return derived("uniform_loss", math.log(vocabulary.number), formula, unit="nats")
 
 
+def called_fresh(reading: Reading) -> bool:
+    """Whether a config or the trainer says that the run starts from fresh weights."""
+    log = reading.log
+    return reading.settings.named("init_from") is not None or (log is not None and log.format.gpt2_shaped)
+
+
 def first_loss(reading: Reading) -> Fact | None:
     """The loss of fresh weights: the first line of a log that begins at the beginning."""
     log = reading.log
@@ -101,7 +107,8 @@ def loss_scale(reading: Reading) -> int:
     A first loss far above ln(vocabulary) is no loss of a model that guesses. Which multiple it is, is told by
     the accumulation, else by validation beside it, else by the loss of fresh weights itself. A first line
     that is a mean over the steps before it is a little below the multiple. Where the vocabulary is not known,
-    no loss of fresh weights is above that of the largest in use, and only validation tells the multiple.
+    no loss of fresh weights is above that of the largest in use, and validation or the accumulation tells
+    the multiple.
     """
     train, uniform = reading.train, uniform_loss(reading)
     if train is None or not reading.starts_from_scratch or train.segment[0] != 0:
@@ -112,12 +119,11 @@ def loss_scale(reading: Reading) -> int:
         return 1
     if other_unit(reading) == "perplexity" or _validation_is_above(reading, uniform):
         return 1
-    told = [_against_validation(reading)]
-    lowest = math.log(SMALLEST_BPE)
+    accumulation = reading.settings.integer("gradient_accumulation_steps")
+    told, lowest = [_against_validation(reading), accumulation], math.log(SMALLEST_BPE)
     if uniform is not None:
         lowest = uniform.number
-        accumulation = reading.settings.integer("gradient_accumulation_steps")
-        told = [accumulation, *told, round(first / uniform.number)]
+        told = [accumulation, _against_validation(reading), round(first / uniform.number)]
     for multiple in told:
         if multiple is None or multiple < 2:
             continue

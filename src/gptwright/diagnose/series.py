@@ -1,12 +1,13 @@
 """The loss curves of a run as arrays: finite values, one a step, in order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gptwright.diagnose.reading import Reading, once
 from gptwright.facts import Fact, logged
 from gptwright.record.arrays import Booleans, Floats, Integers
+from gptwright.record.evidence import IN_BITS, OF_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,14 @@ class Series:
         step: optimizer steps.
         value: finite values.
         line: lines of the log.
+        printed: in which other unit its values were printed; empty where in this one.
     """
 
     name: str
     step: Integers
     value: Floats
     line: Integers
+    printed: str = ""
 
     def __len__(self) -> int:
         return len(self.step)
@@ -36,7 +39,8 @@ class Series:
     def fact(self, row: int) -> Fact:
         """The value in a row, with its line."""
         unit = "bits/byte" if self.name == "val_bpb" else "nats"
-        return logged(self.name, float(self.value[row]), int(self.line[row]), unit=unit)
+        fact = logged(self.name, float(self.value[row]), int(self.line[row]), unit=unit)
+        return replace(fact, reason=f"{fact.reason}, {self.printed}") if self.printed else fact
 
     def value_at(self, steps: Integers) -> Floats:
         """The values at steps, interpolated between rows."""
@@ -44,7 +48,7 @@ class Series:
 
     def part(self, rows: Booleans) -> "Series":
         """The rows that a mask selects."""
-        return Series(self.name, self.step[rows], self.value[rows], self.line[rows])
+        return Series(self.name, self.step[rows], self.value[rows], self.line[rows], self.printed)
 
     def after(self, step: float) -> "Series":
         """The rows later than a step."""
@@ -74,7 +78,7 @@ def train_loss(reading: Reading) -> Series:
     train = reading.train
     if train is None:
         return _empty("train_loss")
-    return series_of("train_loss", train.step, train.loss, train.line)
+    return _in_nats(reading, series_of("train_loss", train.step, train.loss, train.line))
 
 
 @once
@@ -92,7 +96,25 @@ def val_loss(reading: Reading) -> Series:
     evals = reading.evals
     if evals is None:
         return _empty("val_loss")
-    return series_of("val_loss", evals.step, evals.val_loss, evals.line)
+    return _in_nats(reading, series_of("val_loss", evals.step, evals.val_loss, evals.line))
+
+
+@once
+def every_val_loss(reading: Reading) -> Series:
+    """All validation losses in the order of their steps, also those of a step that a resume repeats."""
+    evals = reading.evals
+    if evals is None:
+        return _empty("val_loss")
+    finite = np.flatnonzero(np.isfinite(evals.val_loss))
+    rows = finite[np.argsort(evals.step[finite], kind="stable")]
+    return Series("val_loss", evals.step[rows], evals.val_loss[rows], evals.line[rows])
+
+
+def _in_nats(reading: Reading, series: Series) -> Series:
+    """A curve with what its log printed in place of nats."""
+    hazards = reading.log.hazards if reading.log is not None else {}
+    printed = next((each for each in (IN_BITS, OF_CHARACTERS) if hazards.get(each)), "")
+    return replace(series, printed=printed)
 
 
 def val_curve(reading: Reading) -> Series:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gptwright.diagnose.batches import says_batches, segment_of_last_batch
 from gptwright.facts import Fact, Origin, derived
-from gptwright.record.arrays import Booleans, Floats
+from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import LogEvidence
 
 # The first lines of a process hold compilation, autotuning and cold caches.
@@ -102,14 +102,33 @@ def timed_tokens(log: LogEvidence) -> Fact | None:
 def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
     """The product of a step's time and its MFU, which says how much was computed in a step.
 
-    A running average goes with the median time. Where each line has an MFU of its own, both must come from
-    the same line: on a busy machine a quick line's MFU and a median time are of two different steps.
+    A running average goes with the median time, as long as steps keep their pace; else with the same average
+    of the printed times. Where each line has an MFU of its own, both must come from the same line: on a busy
+    machine a quick line's MFU and a median time are of two different steps.
     """
     train = log.train
-    if not log.format.mfu_of_line:
-        return seconds.number * mfu.number
     clean = clean_lines(log, train.seconds) & np.isfinite(train.mfu)
-    return float(np.median(train.seconds[clean] * train.mfu[clean]))
+    if log.format.mfu_of_line:
+        return float(np.median(train.seconds[clean] * train.mfu[clean]))
+    if clean.sum() < FEWEST_LINES or _keeps_its_pace(train.seconds[clean]):
+        return seconds.number * mfu.number
+    averaged = _running_average(1 / train.seconds, train.segment)
+    return float(np.median(train.mfu[clean] / averaged[clean]))
+
+
+def _keeps_its_pace(seconds: Floats) -> bool:
+    quick, slow = np.quantile(seconds, (0.1, 0.9))
+    return bool(slow < OTHER_PACE * quick)
+
+
+def _running_average(values: Floats, segment: Integers) -> Floats:
+    """nanoGPT's average of its MFU: each line counts a tenth, the first of a process wholly."""
+    averaged, running, process = np.empty_like(values), np.nan, -1
+    for row, (value, of) in enumerate(zip(values.tolist(), segment.tolist(), strict=True)):
+        fresh = of != process or not np.isfinite(running)
+        running = value if fresh else running + (value - running) / 10
+        averaged[row], process = running, of
+    return averaged
 
 
 def other_work(log: LogEvidence) -> Fact | None:

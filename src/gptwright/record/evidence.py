@@ -25,10 +25,15 @@ NUMBERED = "lines without a step, numbered in order"
 IN_EPOCHS = "lines that count epochs and no steps"
 # A hazard: losses whose perplexity is 2 to their power; they are turned into nats.
 IN_BITS = "losses printed in bits, times 0.693"
+# A hazard: losses printed as bits a character; in nats they are a character's, and a token's only where its
+# tokens are characters.
+OF_CHARACTERS = "bits a character, times 0.693"
 # A hazard: rows of a log whose newest line stands first; they are put in the order of their steps.
 NEWEST_FIRST = "lines with the newest first, put in order"
 # A hazard: values of one quantity of which nothing says what it is.
 UNNAMED = "values without a name"
+# A hazard: evaluations that training lines repeat until the next one; only where the value changes is known.
+CARRIED = "evaluations known from lines that repeat them"
 # A hazard: how many runs a log holds, where one starts again from the first step.
 SEVERAL_RUNS = "runs in one file"
 
@@ -57,7 +62,7 @@ class LogFormat:
         gpt2_shaped: whether its model is GPT-2's (learned positions, tied head), so that the shape in a
             config gives the parameters exactly.
         any_model: whether nothing is known of its model but what is printed, so that a token is taken to
-        cost six     FLOPs a parameter.
+            cost six FLOPs a parameter.
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.

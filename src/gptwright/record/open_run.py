@@ -23,6 +23,8 @@ LOG_NAMES = ("*.log", "*.txt", "*.jsonl")
 NO_LOGS = frozenset({"requirements.txt", "README.txt", "input.txt", "vocab.txt", "merges.txt"})
 # What is the record where it is there, before any other file.
 RECORDS = ("metrics.jsonl", "log.txt", "trainer_state.json")
+# What loggers export; looked at where nothing else is there, and of JSON files only those with losses count.
+EXPORTS = ("*.csv", "*.json")
 SUMMARY = "wandb-summary.json"
 CONFIG_NAMES = ("config.py", "config.toml")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
@@ -100,17 +102,30 @@ def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
     others = sorted(path for name in LOG_NAMES for path in folder.glob(name) if path.name not in NO_LOGS)
     if not others and (folder / SUMMARY).is_file():
         return read_log(folder / SUMMARY)
+    if not others:
+        exports = [path for name in EXPORTS for path in sorted(folder.glob(name)) if path.name not in RECORDS]
+        others = [path for path in exports if _holds_losses(path)]
     if not others and not needed:
         return None
     if not others:
         raise RunError(
             f"{folder} holds no log",
-            why="a log is log.txt, trainer_state.json, metrics.jsonl, or the only .log, .txt or .jsonl file",
+            why="a log is log.txt, trainer_state.json, metrics.jsonl, or the only .log, .txt, .jsonl, .csv or"
+            " .json file with losses",
             fix="give the log file itself, or put it into the folder as log.txt",
         )
     if len(others) == 1:
         return read_log(others[0])
     return _only_readable(folder, others)
+
+
+def _holds_losses(path: Path) -> bool:
+    """Whether a file can be read as a log and has a step in it."""
+    try:
+        log = read_log(path)
+    except RunError:
+        return False
+    return bool(len(log.train) or len(log.evals))
 
 
 def _last_trainer_state(folder: Path) -> Path | None:

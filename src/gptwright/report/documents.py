@@ -11,8 +11,9 @@ from gptwright.diagnose.compare import Comparison, Point
 from gptwright.diagnose.forecast import RunForecast, forecast_run
 from gptwright.diagnose.judging import Diagnosis
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.series import eval_train_loss, train_loss, val_loss
+from gptwright.diagnose.series import eval_train_loss, every_val_loss, train_loss, val_loss
 from gptwright.facts import Fact, Value
+from gptwright.record.evidence import CARRIED, LogEvidence
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def forecast_document(forecast: RunForecast | None) -> dict[str, Any] | None:
 def run_summary(reading: Reading) -> dict[str, Any]:
     """The numbers of a run."""
     log, speed, progress = reading.log, reading.speed, reading.progress
-    val, trained = val_loss(reading), eval_train_loss(reading)
+    val, every, trained = val_loss(reading), every_val_loss(reading), eval_train_loss(reading)
     if not len(trained):
         trained = train_loss(reading)
     return {
@@ -71,9 +72,9 @@ def run_summary(reading: Reading) -> dict[str, Any]:
         "mfu": _value(reading.mfu),
         "last_train_loss": float(trained.value[-1]) if len(trained) else None,
         "last_val_loss": float(val.value[-1]) if len(val) else None,
-        "best_val_loss": float(val.value[val.best]) if val.best is not None else None,
-        "best_val_step": int(val.step[val.best])
-        if val.best is not None and reading.steps_are_known
+        "best_val_loss": float(every.value[every.best]) if every.best is not None else None,
+        "best_val_step": int(every.step[every.best])
+        if every.best is not None and reading.steps_are_known and not _carried(log)
         else None,
     }
 
@@ -96,6 +97,11 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
 
 def _value(fact: Fact | None) -> Value:
     return fact.value if fact is not None else None
+
+
+def _carried(log: LogEvidence | None) -> bool:
+    """Whether a log only repeats its evaluations, so that their steps are not known."""
+    return log is not None and bool(log.hazards.get(CARRIED))
 
 
 def _tera(fact: Fact | None) -> float | None:

@@ -144,6 +144,17 @@ def test_a_rise_says_from_where_to_where() -> None:
     assert rise.height == pytest.approx(3.5, abs=0.15)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slow_rise_began_where_it_left_its_level(seed: int) -> None:
+    # by 0.1 a line, from step 3,000 of 6,000 on
+    rng = np.random.default_rng(seed)
+    steps = np.arange(0, 6001, 10)
+    truth = np.where(steps < 3000, 3.65, np.minimum(3.65 + (steps - 3000) / 100, 6.8))
+    rise = find_rise(steps, truth + rng.normal(0, 0.05, len(steps)))
+    assert rise is not None
+    assert 2980 <= rise.began <= 3030
+
+
 def test_a_rise_that_came_back_is_none() -> None:
     rng = np.random.default_rng(11)
     steps = np.arange(2000)

@@ -253,3 +253,37 @@ def test_a_comment_that_the_log_echoes_is_told_once(tmp_path: Path) -> None:
     (found,) = stale_comment(read_run(open_run(str(tmp_path))))
     assert isinstance(found, Finding)
     assert found.evidence[0].source == "config:max_iters"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "40M, 10.5B tokens",
+        "10.5B tokens @ 40M params = 259 tokens per parameter",
+        "GPT (40M params), 0.5M batch, 10.5B tokens",
+        "params: 40M; tokens/step: 524,288; total: 10.5B",
+        "tokens per step: 2^19, or 2**19 tokens per step",
+        "takes 2.5 hours per 1B tokens on this card",
+        "an evaluation every 500 steps = 262M tokens",
+        "5 evals of 200 * 16 * 1024 = 3.3M tokens",
+        "the first attempt with 40M had 125M parameters",
+    ],
+)
+def test_several_numbers_of_one_comment_are_told_apart(tmp_path: Path, comment: str) -> None:
+    """Each number belongs to the word beside it, not to the one behind a comma or in the next sentence."""
+    found = reading(tmp_path, above=comment)
+    assert not [*size_label_mismatch(found), *stale_comment(found)]
+
+
+def test_tokens_beside_another_setting_are_a_part_of_the_run(tmp_path: Path) -> None:
+    assert not [*stale_comment(reading(tmp_path, warmup="2.5% of the run, 262M tokens"))]
+    assert [*stale_comment(reading(tmp_path, steps="5.2B tokens"))]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["40M, 2B tokens", "tokens per iter: 262,144", "2B tokens @ 40M params", "0.25M tokens/step, 40M params"],
+)
+def test_the_false_one_of_several_numbers_is_named(tmp_path: Path, comment: str) -> None:
+    found = reading(tmp_path, above=comment)
+    assert len([*size_label_mismatch(found), *stale_comment(found)]) == 1

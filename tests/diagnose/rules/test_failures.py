@@ -158,3 +158,37 @@ def test_an_evaluation_without_a_number_is_one() -> None:
     bad = "iter 0: loss 4.2, time 100.00ms, mfu 1.00%\nstep 100: train loss nan, val loss nan\n"
     (question,) = [each for each in of_log(bad).unknown if each.question == "Does it generalize?"]
     assert question.missing == "a validation loss that is a number: the log has none"
+
+
+@pytest.mark.parametrize(("growth", "said"), [(24.0, True), (1.5, False)])
+def test_a_gradient_that_grew_before_the_loss_was_lost_is_told(
+    tmp_path: Path, growth: float, said: bool
+) -> None:
+    lines = []
+    for step in range(0, 1200, 10):
+        norm = 0.4 * (growth ** (max(0, step - 800) / 190) if step < 1000 else float("nan"))
+        loss = web_loss(step) if step < 1000 else float("nan")
+        told = f"loss: {loss:.6f} | lr 1.8e-03 | norm: {norm:.4f} | dt: 300.0ms | tok/sec: 1747626.00"
+        lines.append(f"step {step:5d} | {told}\n")
+    (tmp_path / "log.txt").write_text("".join(lines))
+    finding = found(tmp_path)["non-finite-loss"]
+    assert ("The gradient norm grew from 0.4 to 9.6." in finding.message) is said
+    assert ("log:100" in {fact.source for fact in finding.evidence if fact.name == "grad_norm"}) is said
+
+
+def test_evaluations_alone_that_are_no_numbers_leave_the_weights_sound(tmp_path: Path) -> None:
+    lines = []
+    for step in range(0, 2001, 10):
+        if step and step % 500 == 0:
+            lines.append(f"step {step}: train loss nan, val loss nan")
+        lines.append(f"iter {step}: loss {web_loss(step):.4f}, time 30.00ms, mfu 10.00%")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    finding = found(tmp_path)["non-finite-loss"]
+    assert finding.severity == "warning"
+    assert "4 of 4 evaluations are no numbers, the first at step 500 (line 51)" in finding.message
+    assert "the evaluation is not" in finding.message
+    assert not any("learning rate" in action.text for action in finding.actions)
+    (tmp_path / "log.txt").write_text(
+        "\n".join([*lines, "iter 2010: loss nan, time 30.00ms, mfu 10.00%"]) + "\n"
+    )
+    assert found(tmp_path)["non-finite-loss"].severity == "error"

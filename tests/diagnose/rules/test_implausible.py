@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gptwright.findings import Finding
-from tests.diagnose.rules.nanogpt_run import found
+from tests.diagnose.rules.nanogpt_run import diagnosed, found
 
 
 def run(folder: Path, end: float, *, train: float | None = None, config: str = "") -> dict[str, Finding]:
@@ -78,3 +78,54 @@ def test_a_first_loss_that_is_divided_by_the_accumulation(tmp_path: Path) -> Non
     (tmp_path / "config.py").write_text("gradient_accumulation_steps = 40\nvocab_size = 50304\n")
     finding = found(tmp_path)["init-loss"]
     assert finding.causes[0].text == "it is printed divided by the accumulation of 40"
+
+
+def tuned(folder: Path, first: float) -> Path:
+    """A log of Hugging Face's Trainer whose validation ends at 0.08."""
+    lines = []
+    for step in range(10, 601, 10):
+        loss = 0.07 + (first - 0.07) * math.exp(-(step - 10) / 60)
+        lines.append(f"{{'loss': {loss:.4f}, 'learning_rate': 0.0002, 'epoch': {step / 200:.2f}}}")
+        if step % 100 == 0:
+            lines.append(
+                f"{{'eval_loss': {loss + 0.01:.4f}, 'eval_runtime': 3.2, 'epoch': {step / 200:.2f}}}"
+            )
+    (folder / "log.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_masked_targets_of_fine_tuning_may_be_that_predictable(tmp_path: Path) -> None:
+    """Instruction tuning: the loss is over the answers alone, and nothing in the log says so."""
+    diagnosis = diagnosed(tuned(tmp_path, 1.2))
+    assert not [finding for finding in diagnosis.findings if finding.severity in ("error", "warning")]
+    missing = {unknown.question: unknown.missing for unknown in diagnosis.unknown}
+    answer = missing["Is a validation loss of 0.0801 one over text that the model had not seen?"]
+    assert "answers alone" in answer
+    assert "also among those trained on" in answer
+
+
+def test_fresh_weights_do_not_begin_so_low(tmp_path: Path) -> None:
+    assert "implausible-loss" in found(tuned(tmp_path, 10.4))
+
+
+def test_a_loss_above_any_guess_is_none(tmp_path: Path) -> None:
+    lines = [f"step {step} | loss {20 + 900 / (1 + step / 90):.3f}\n" for step in range(10, 1001, 10)]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    findings = found(tmp_path)
+    message = findings["implausible-loss"].message
+    assert "never below 94.3120" in message
+    assert "12.48 = ln(262,144)" in message
+    assert "still-improving" not in findings
+
+
+def test_the_accumulation_tells_a_sum_where_the_vocabulary_is_not_known(tmp_path: Path) -> None:
+    """transformers issue 35204: 8 micro-batches, each 10.9 at the start."""
+    lines = ["  Gradient Accumulation steps = 8"]
+    for step in range(10, 1001, 10):
+        loss = 8 * (4 + 6.9 * math.exp(-(step - 10) / 200))
+        lines.append(f"{{'loss': {loss:.4f}, 'learning_rate': 0.0002, 'epoch': {step / 4000:.3f}}}")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    findings = found(tmp_path)
+    assert "8 × 10.90" in findings["scaled-loss"].message
+    assert findings["scaled-loss"].confidence == "likely"
+    assert not {"implausible-loss", "still-improving"} & findings.keys()

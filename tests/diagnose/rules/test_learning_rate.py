@@ -71,3 +71,19 @@ def test_a_plan_warns_of_it(gptwright: Cli, options: list[str], fires: bool) -> 
     assert ("high-learning-rate" in findings) is fires
     if fires:
         assert findings["high-learning-rate"]["actions"][0]["set"] == {"learning_rate": 6e-4}
+
+
+@pytest.mark.parametrize(("rate", "low"), [(6e-6, True), (2e-4, False)])
+def test_a_rate_far_too_low_is_the_first_cause(tmp_path: Path, rate: float, low: bool) -> None:
+    """6e-6 at 491,520 tokens a step, where GPT-3's table has 6e-4."""
+    settings = WEB | {"learning_rate": rate, "min_lr": rate / 10}
+    facts = {"dataset": "openwebtext", "train_tokens": 9_035_582_198}
+    finding = found(write_run(tmp_path, settings, facts, power_law(5.0, 10.9, 0.62)))["above-reference"]
+    assert ("the learning rate of 6e-06 is 1/" in finding.causes[0].text) is low
+    assert (
+        any(
+            action.settings.get("learning_rate") == pytest.approx(5.9e-4, rel=0.05)
+            for action in finding.actions
+        )
+        is low
+    )

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gptwright.diagnose.reading import read_run
 from gptwright.findings import Finding
+from gptwright.record.open_run import open_run
+from gptwright.report.documents import run_summary
 from tests.diagnose.rules.nanogpt_run import found
 
 
@@ -136,3 +139,20 @@ def test_a_rate_that_rises_at_a_fixed_interval_restarts_by_plan(tmp_path: Path) 
     finding = found(tmp_path)["lr-jump"]
     assert "every 1,000 steps, 4 times" in finding.message
     assert finding.severity == "info"
+
+
+def test_the_best_validation_is_that_of_all_evaluations(tmp_path: Path) -> None:
+    """A resume that evaluates its step again, on other batches, does not undo what the step had."""
+    lines = []
+    for step, val in ((0, 4.2), (1000, 1.62), (2000, 1.49), (2000, 1.53), (2500, 1.52)):
+        lines += [f"step {step}: train loss {val - 0.1:.4f}, val loss {val:.4f}"]
+        lines += [f"iter {step}: loss {val:.4f}, time 30.00ms, mfu 10.00%"]
+        if val == 1.49:
+            lines.append("Resuming training from out")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    summary = run_summary(read_run(open_run(str(tmp_path))))
+    assert (summary["best_val_loss"], summary["best_val_step"], summary["last_val_loss"]) == (
+        1.49,
+        2000,
+        1.52,
+    )

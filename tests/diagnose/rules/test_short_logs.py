@@ -103,3 +103,16 @@ def test_memory_that_runs_out_at_one_sequence(tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text('device = "GTX 1060"\n')
     message = message.replace("23.68", "5.93").replace("21.67", "4.64").replace("100.00", "198.00")
     assert "batch_size is 1 already" in findings(tmp_path, message)["out-of-memory"].actions[0].text
+
+
+def test_a_run_that_failed_in_its_first_step_is_not_undertrained(tmp_path: Path) -> None:
+    log = (
+        "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n"
+        "step 0: train loss 10.9000, val loss 10.9000\niter 0: loss 10.9000, time 900.00ms, mfu -100.00%\n"
+    )
+    told = findings(
+        tmp_path, log + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.07 GiB.\n"
+    )
+    assert "out-of-memory" in told
+    assert "undertrained" not in told
+    assert "undertrained" in findings(tmp_path, log + "iter 200: loss 6.9000, time 900.00ms, mfu 30.00%\n")

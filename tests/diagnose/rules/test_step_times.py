@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gptwright.diagnose.reading import read_run
 from gptwright.findings import Finding
+from gptwright.record.open_run import open_run
 from tests.diagnose.rules.nanogpt_run import found
 
 
@@ -76,3 +78,33 @@ def test_a_machine_that_slows_down_little_by_little(tmp_path: Path) -> None:
 )
 def test_times_that_do_not_rise_are_left_alone(tmp_path: Path, seconds: Callable[[int], float]) -> None:
     assert "slower-steps" not in timed(tmp_path, seconds)
+
+
+def test_a_machine_that_is_hot_within_minutes(tmp_path: Path) -> None:
+    """The slower part begins in the first quarter of the run."""
+    finding = timed(tmp_path, lambda step: 3.0 if step < 450 else 4.2)["slower-steps"]
+    assert "3.0 s at first and 4.2 s at the end, 40 % longer, from about step 450 on" in finding.message
+
+
+def test_an_average_that_steps_pull_down_is_no_other_batch(tmp_path: Path) -> None:
+    """nanoGPT's MFU is an average: its highest belongs to the quick steps, the median time to the slow."""
+    flops = 12_288 * (6 * 123_587_328 + 12 * 12 * 768 * 1024)
+    lines, running = ["tokens per iteration will be: 12,288", "number of parameters: 123.59M"], -1.0
+    for step in range(0, 3001, 10):
+        seconds = 0.1 if step < 900 else 0.22
+        mfu = flops / seconds / 312e12
+        running = mfu if running < 0 else 0.9 * running + 0.1 * mfu
+        loss = 3 + 700 / (step + 90)
+        lines.append(f"iter {step}: loss {loss:.4f}, time {1e3 * seconds:.2f}ms, mfu {100 * running:.2f}%")
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    settings = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 12}
+    settings |= {"gradient_accumulation_steps": 1}
+    (tmp_path / "config.py").write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
+    (tmp_path / "facts.toml").write_text("vocab_size = 50304\n")
+    reading = read_run(open_run(str(tmp_path)))
+    implied = reading.speed.implied_tokens_per_step
+    assert implied is not None
+    assert implied.number == pytest.approx(12_288, rel=0.01)
+    findings = found(tmp_path)
+    assert "slower-steps" in findings
+    assert "batch-mismatch" not in findings

@@ -97,7 +97,10 @@ def _train(evidence: LogEvidence, log: Literal) -> list[str]:
             wrong.append(f"line {line}: step {step}")
         for name in ("loss", "mfu", "learning_rate", "grad_norm", "tokens_per_second"):
             value = float(getattr(table, name)[at])
-            if math.isfinite(value) and not log.says(line, abs(value), _factors(evidence, name)):
+            said = log.says(line, abs(value), _factors(evidence, name)) or (
+                name == "loss" and _is_power(evidence, log, line, value)
+            )
+            if math.isfinite(value) and not said:
                 wrong.append(f"line {line}: {name} {value}")
         if math.isfinite(table.seconds[at]) and not _is_time(evidence, log, at):
             wrong.append(f"line {line}: seconds {table.seconds[at]}")
@@ -182,6 +185,7 @@ def _evals(evidence: LogEvidence, log: Literal) -> list[str]:
         if not (
             log.says(line, step)
             or step in steps
+            or (at > 0 and step == table.step[at - 1])
             or counted
             or _is_bar(evidence, log, line, step)
             or _is_counted(evidence, log, line, step)
@@ -190,9 +194,17 @@ def _evals(evidence: LogEvidence, log: Literal) -> list[str]:
             wrong.append(f"line {line}: step {step} of an evaluation")
         for name in ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error"):
             value = float(getattr(table, name)[at])
-            if math.isfinite(value) and not log.says(line, abs(value)):
+            if math.isfinite(value) and not (
+                log.says(line, abs(value)) or _is_power(evidence, log, line, value)
+            ):
                 wrong.append(f"line {line}: {name} {value}")
     return wrong
+
+
+def _is_power(evidence: LogEvidence, log: Literal, line: int, loss: float) -> bool:
+    """Whether a plain print has the perplexity of a loss."""
+    plain = evidence.format.name == "plain prints"
+    return plain and any(_near(loss, math.log(number)) for number in log.numbers(line) if number > 1)
 
 
 def _facts(evidence: LogEvidence, log: Literal) -> list[str]:
@@ -201,6 +213,9 @@ def _facts(evidence: LogEvidence, log: Literal) -> list[str]:
         if fact.origin is Origin.DERIVED or isinstance(fact.value, bool | str) or fact.value is None:
             continue
         line = int(fact.source.removeprefix("log:"))
+        # Epochs that are counted from 0 are one more than the last.
+        if fact.name == "epochs" and log.says(line, float(fact.value) - 1):
+            continue
         # A plain print's epochs may stand lines above the length of one.
         if fact.name == "planned_steps" and evidence.format.name == "plain prints":
             continue

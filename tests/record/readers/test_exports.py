@@ -172,3 +172,49 @@ def test_who_writes_of_a_loss_and_of_a_step_need_not_mean_the_same() -> None:
         read(text)
     log = read("".join(f"Epoch: 1. Step: {n}. Loss: {4 - n / 10:.2f}\n" for n in range(1, 9)))
     assert list(log.train.step) == list(range(1, 9))
+
+
+TRIPLES = [[1700000000.5 + 2 * step, step, 4.5 - step / 1000] for step in range(100, 1001, 100)]
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_tensorboards_json_is_named_by_its_file(tmp_path: Path, rows: int) -> None:
+    """A short file and one whose line is longer than any of a log."""
+    triples = [[1700000000.5 + 2 * s, s, 4.5 - s / 100_000] for s in range(100, 100 + 1000 * rows, 100)]
+    path = tmp_path / "run1-tag-val_loss.json"
+    path.write_text(json.dumps(triples))
+    log = read_log(path)
+    assert list(log.evals.step) == [step for _, step, _ in triples]
+    assert list(log.evals.val_loss) == [value for _, _, value in triples]
+    assert set(log.evals.line) == {1}
+    assert open_run(str(tmp_path)).log is not None
+
+
+def test_tensorboards_json_has_the_time_of_a_step(tmp_path: Path) -> None:
+    path = tmp_path / "run1-tag-train_loss.json"
+    path.write_text(json.dumps(TRIPLES))
+    assert read_log(path).train.seconds[1:] == pytest.approx(2.0)
+
+
+def test_tensorboards_json_without_a_name_says_nothing_of_losses(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(json.dumps(TRIPLES) + "\n")
+    questions = asked(tmp_path)
+    assert "What are the values of this file?" in questions
+    assert "Does it generalize?" not in questions
+
+
+def test_a_folder_of_lightning(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"n_layer": 6, "loss_type": "ce"}\n')
+    (tmp_path / "metrics.csv").write_text(
+        "epoch,step,train_loss_step,val_loss\n0,49,3.7,\n0,99,3.5,\n0,99,,3.6\n"
+    )
+    log = open_run(str(tmp_path)).log
+    assert log is not None
+    assert (list(log.train.loss), list(log.evals.val_loss)) == ([3.7, 3.5], [3.6])
+
+
+def test_the_step_of_a_summary_is_cited_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(SUMMARY)
+    progress = read_run(open_run(str(tmp_path))).progress
+    assert progress.last_step is not None
+    assert (progress.last_step.value, progress.last_step.source) == (5000, "log:8")

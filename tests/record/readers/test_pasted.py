@@ -139,3 +139,50 @@ def test_a_card_that_is_named_beside_the_lines_is_the_device() -> None:
 
 def test_a_pasted_vocabulary_makes_no_other_trainer_of_it() -> None:
     assert read(f"my settings:\nvocab_size = 50304\nn_layer = 12\n{LINES}").format.name == "nanoGPT"
+
+
+TWO_RUNS = """Old run:
+batch_size = 16, gradient_accumulation_steps = 32, n_embd = 384, block_size = 1024
+step 500: train loss 5.4358, val loss 5.5328
+iter 500: loss 5.5210, time 3900.12ms, mfu 12.90%
+step 1000: train loss 4.4481, val loss 4.4593
+New run:
+batch_size = 8, gradient_accumulation_steps = 64, n_embd = 768
+step 500: train loss 5.4527, val loss 5.5194
+iter 500: loss 5.4011, time 9340.55ms, mfu 15.40%
+Next I shall try batch_size = 4, n_embd = 1024
+"""
+
+
+def test_of_two_runs_in_a_message_each_has_the_settings_in_front_of_it() -> None:
+    log = read_log(None, data=TWO_RUNS.encode())
+    values = {
+        name: log.header[name].value for name in ("batch_size", "gradient_accumulation_steps", "n_embd")
+    }
+    assert values == {"batch_size": 8, "gradient_accumulation_steps": 64, "n_embd": 768}
+    assert log.header["block_size"].value == 1024
+    assert log.header["n_embd"].source == "log:7"
+
+
+SMI = """+-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|   0  NVIDIA GeForce RTX 4070        Off |   00000000:01:00.0  On |                  N/A |
+| 30%   61C    P2            186W /  200W |   10890MiB /  12282MiB |    100%      Default |
+"""
+OF_NANOGPT = "number of parameters: 123.59M\niter 10: loss 9.1, time 9340.00ms, mfu 15.40%\n"
+OF_A_LOOP = "step 10 | loss 9.1\nstep 20 | loss 8.1\n"
+
+
+@pytest.mark.parametrize("lines", [OF_NANOGPT, OF_A_LOOP])
+def test_a_table_of_nvidia_smi_names_the_device(lines: str) -> None:
+    log = read_log(None, data=(SMI + lines).encode())
+    assert log.header["device"].value == "NVIDIA GeForce RTX 4070"
+    assert log.header["device_memory_bytes"].value == 12_282 * 2**20
+    cut = SMI.replace("GeForce RTX 4070   ", "GeForce ...        ")
+    assert "device" not in read_log(None, data=(cut + lines).encode()).header
+
+
+def test_devices_of_two_kinds_leave_open_which_was_used() -> None:
+    other = SMI.replace("|   0  NVIDIA GeForce RTX 4070", "|   1  NVIDIA GeForce RTX 3060")
+    assert "device" not in read_log(None, data=(SMI + other + OF_NANOGPT).encode()).header
+    assert "device" in read_log(None, data=(SMI + SMI + OF_NANOGPT).encode()).header

@@ -77,6 +77,18 @@ def below_reference(rng: np.random.Generator, run: Run) -> Run:
     return _shifted_law(run, -float(rng.uniform(0.6, 1.0)))
 
 
+def implausible(rng: np.random.Generator, run: Run) -> Run:
+    """Targets that the model sees: the loss goes to nearly nothing, on both splits."""
+    truth, level, steepness = run.truth, float(rng.uniform(0.002, 0.06)), 1.3
+    begins = truth.initial_loss * (0.01 * truth.tokens_seen) ** steepness
+    law = dataclasses.replace(
+        truth.law, floor=level, a=0.0, b=begins, beta=steepness, recipe_bonus=0.0, late=0.0
+    )
+    return run.with_truth(
+        law=law, noise=0.1 * level, eval_noise=0.1 * level, dropout_offset=0.0, split_offset=0.0
+    )
+
+
 def above_reference(rng: np.random.Generator, run: Run) -> Run:
     """Clearly worse than the public curve."""
     return _shifted_law(run, float(rng.uniform(0.5, 0.9)))
@@ -182,6 +194,14 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
             formats=("nanogpt", "build-nanogpt", "llmc", "litgpt"),
             wishes=WEB_TEXT,
             allowed=("capacity-limited", "plateau-unproven"),
+        ),
+        "implausible-loss": Fault(
+            plant=implausible,
+            formats=("nanogpt", "llama2c", "build-nanogpt", "llmc", "litgpt", "ours"),
+            wishes=MappingProxyType(
+                {"vocabulary": 8192, "finished": True, "variant": "", "parameters": (1e7, 3e8)}
+            ),
+            allowed=("loss-spike", "stuck-loss", "init-loss"),
         ),
         "periodic-validation": Fault(
             plant=periodic,

@@ -77,6 +77,11 @@ def incomplete(rng: np.random.Generator, run: Run) -> Run:
     return run.with_handover(header=False, visible_from=logged_step(rng, run, 0.25, 0.7))
 
 
+def newest_first(rng: np.random.Generator, run: Run) -> Run:
+    """The log is handed over with its newest line first."""
+    return run.with_handover(hazards=("newest-first",))
+
+
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {
         "out-of-memory": Fault(
@@ -99,6 +104,11 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
             wishes=MappingProxyType(
                 {"devices": SMALL_CARDS, "variant": "", "parameters": (2e7, 1.7e8), "days": 20.0}
             ),
+        ),
+        "newest-first": Fault(
+            plant=newest_first,
+            formats=("nanogpt", "llama2c", "build-nanogpt", "nanochat", "llmc", "litgpt", "torchtitan"),
+            wishes=MappingProxyType({"variant": "", "finished": True}),
         ),
         "incomplete-log": Fault(
             plant=incomplete,

@@ -53,6 +53,24 @@ def stalls(rng: np.random.Generator, run: Run) -> Run:
     return run.with_trouble(stalls=factors)
 
 
+def slowed(rng: np.random.Generator, run: Run) -> Run:
+    """From somewhere in the first two thirds on every step takes longer, at once or little by little."""
+    truth = run.truth
+    begin, factor = logged_step(rng, run, 0.15, 0.6), float(rng.uniform(1.25, 2.5))
+    ramp = 1 if rng.random() < 0.5 else max(1, round(0.15 * truth.last_step))
+    steps = range(begin, truth.last_step + 1, truth.log_interval)
+    return run.with_trouble(stalls={s: 1 + (factor - 1) * min(1.0, (s - begin + 1) / ramp) for s in steps})
+
+
+def other_batch(rng: np.random.Generator, run: Run) -> Run:
+    """Resumed from a checkpoint with a half, twice or four times the accumulation."""
+    truth = run.truth
+    at = round(truth.last_step * float(rng.uniform(0.3, 0.7)) / truth.eval_interval) * truth.eval_interval
+    at = min(max(at, truth.eval_interval), truth.last_step - truth.eval_interval)
+    run = run.with_truth(segments=((0, at), (at, truth.last_step)))
+    return run.with_trouble(first_accumulation=int(truth.accumulation * rng.choice([2, 4])))
+
+
 def emulated(rng: np.random.Generator, run: Run) -> Run:
     """bfloat16 where it is only emulated: seven to nine times slower (measured on V100 and RTX 2080)."""
     efficiency = run.truth.efficiency / float(rng.uniform(7, 9))
@@ -138,6 +156,18 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
                 "ours",
             ),
             wishes=MappingProxyType({"variant": "", "aligned": True}),
+        ),
+        "slower-steps": Fault(
+            plant=slowed,
+            formats=("nanogpt", "llama2c", "build-nanogpt", "nanochat", "llmc", "litgpt", "ours"),
+            wishes=MappingProxyType({"variant": "", "aligned": True, "finished": True}),
+            allowed=("low-mfu", "data-stall"),
+        ),
+        "batch-change": Fault(
+            plant=other_batch,
+            formats=("nanogpt", "llama2c"),
+            wishes=MappingProxyType({"variant": "", "finished": True, "evaluations": (8, 20)}),
+            allowed=("batch-mismatch", "low-mfu"),
         ),
         "bf16-emulated": Fault(
             plant=emulated,

@@ -16,8 +16,9 @@ def write(truth: Truth, handover: Handover, rng: np.random.Generator) -> Written
     lines: list[Line] = []
     processes = columns(truth, rng, behind=Behind.MICRO_BATCH, time_includes_evaluation=True)
     for index, process in enumerate(processes):
-        lines += [(process.first - 1 if index else -1, text) for _, text in _header(truth, resumed=index > 0)]
-        lines += merged(_lines(truth, process), evaluation_lines(process, OUT))
+        part = truth.process(index)
+        lines += [(process.first - 1 if index else -1, text) for _, text in _header(part, resumed=index > 0)]
+        lines += merged(_lines(part, process), evaluation_lines(process, OUT))
     return Written(lines=lines)
 
 

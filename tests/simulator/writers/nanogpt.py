@@ -24,10 +24,11 @@ def write(truth: Truth, handover: Handover, rng: np.random.Generator) -> Written
     lines: list[Line] = []
     processes = columns(truth, rng, behind=Behind.MICRO_BATCH, time_includes_evaluation=True)
     for index, process in enumerate(processes):
-        head = _header(truth, handover) if index == 0 else _resume_header(truth)
+        part = truth.process(index)
+        head = _header(part, handover) if index == 0 else _resume_header(part)
         lines += [(process.first - 1 if index else -1, text) for _, text in head]
         evals = evaluation_lines(process, f"out-{truth.dataset.replace('_', '-')}")
-        lines += merged(_iteration_lines(truth, process), evals)
+        lines += merged(_iteration_lines(part, process), evals)
     return Written(lines=lines)
 
 

@@ -154,12 +154,13 @@ def find_rise(steps: Numbers, values: Numbers, *, correlation: float = 0.0) -> R
     low = int(np.argmin(levels))
     error = math.hypot(float(errors[low]), float(errors[-1]))
     height = float(levels[-1] - levels[low])
-    above = levels > levels[low] + RISE_BEYOND / 2 * error
+    limit = float(levels[low]) + RISE_BEYOND / 2 * error
+    above = levels > limit
     # Half-overlapping levels: the last two together are one and a half widths that have stayed up.
     if error <= 0 or height <= RISE_BEYOND * error or not above[-2]:
         return None
     below = np.flatnonzero(~above)
-    began = starts[int(below[-1])] + width // 2 if len(below) else 0
+    began = _left_behind(y, int(starts[int(below[-1])]) + width // 2, width, limit) if len(below) else 0
     return Rise(
         int(at[starts[low] + width // 2]),
         float(levels[low]),
@@ -168,6 +169,15 @@ def find_rise(steps: Numbers, values: Numbers, *, correlation: float = 0.0) -> R
         height,
         height / error,
     )
+
+
+def _left_behind(y: Floats, begin: int, width: int, limit: float) -> int:
+    """The last point at or below a level, from a point on that lies in a stretch of `width` at that level."""
+    medians = np.median(
+        np.lib.stride_tricks.sliding_window_view(y[begin : begin + 2 * width], LEAST_LEVEL), axis=1
+    )
+    held = np.flatnonzero(medians <= limit)
+    return begin + (int(held[-1]) + LEAST_LEVEL // 2 if len(held) else 0)
 
 
 def _wandering(levels: Floats) -> float:

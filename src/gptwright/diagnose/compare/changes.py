@@ -127,6 +127,9 @@ def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
             things += differing
         elif differing or (thing == "tokens per step" and _other_batches(a, b)):
             things.append(thing)
+    # A schedule over as many tokens is the same one, in steps of another size.
+    if {"tokens per step", "schedule"} <= set(things) and _as_long_in_tokens(a, b):
+        things.remove("schedule")
     # Heads follow width at a fixed head size.
     if {"width", "heads"} <= set(things):
         sizes = [_head_size(r) for r in (a, b)]
@@ -177,6 +180,21 @@ def _as_much_text(a: Reading, b: Reading) -> bool:
     """Whether two sizes of the training split are one size, counted or rounded differently."""
     ours, theirs = a.settings.number("train_tokens"), b.settings.number("train_tokens")
     return ours is None or theirs is None or math.isclose(ours, theirs, rel_tol=SAME_TEXT)
+
+
+def _as_long_in_tokens(a: Reading, b: Reading) -> bool:
+    """Whether two schedules are as many tokens long; a warm-up may also be as many steps."""
+    each = [reading.speed.tokens_per_step for reading in (a, b)]
+    if each[0] is None or each[1] is None:
+        return False
+    ratio = each[1].number / each[0].number
+    for field in THINGS["schedule"]:
+        ours, theirs = a.settings.number(field), b.settings.number(field)
+        if ours is None or theirs is None or (field == "warmup_iters" and ours == theirs):
+            continue
+        if not math.isclose(ours, theirs * ratio, rel_tol=SAME_SIZE):
+            return False
+    return True
 
 
 def _head_size(reading: Reading) -> float | None:

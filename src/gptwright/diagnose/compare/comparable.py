@@ -3,10 +3,10 @@
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.compare.changes import same_corpus, setting
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reading import MOST_CHARACTERS, Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import val_loss
-from gptwright.record.evidence import IN_EPOCHS, NUMBERED
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, OF_CHARACTERS
 
 # How the reasons end for which no two values can be held side by side.
 STEP_NOT_KNOWN, NOTHING_IN_COMMON = "holds is not known", "have no stretch in common"
@@ -35,6 +35,8 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
     padded = sizes == {GPT2_VOCABULARY, GPT2_PADDED_VOCABULARY}
     if len(sizes) == 2 and not padded and not in_bits_a_byte(a, b):
         reasons.append("different vocabulary: a token is another amount of text")
+    if not reasons and _of_characters(a) != _of_characters(b) and _tokens_are_characters(a, b) is False:
+        reasons.append("one loss is a character's and the other a token's, which has several characters")
     datasets = setting(a, "dataset"), setting(b, "dataset")
     if None not in datasets and not same_corpus(str(datasets[0]), str(datasets[1])):
         reasons.append(f"different data: {datasets[0]} and {datasets[1]}")
@@ -69,6 +71,8 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
         found.append("different context: a longer one alone lowers the loss")
     if not _both_validate(a, b):
         found.append("training losses are compared, validation is missing")
+    if _of_characters(a) != _of_characters(b) and _tokens_are_characters(a, b) is None:
+        found.append("one loss is a character's: comparable only if the other's tokens are characters")
     for name, reading in (("a", a), ("b", b)):
         if setting(reading, "dataset") is None and setting(reading, "vocab_size") is None:
             found.append(f"the data of {name} is not named: comparable only if it is the other's")
@@ -77,6 +81,17 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
         elif not reading.progress.batches:
             found.append(f"tokens per step of {name} are not known: compared by {counter(reading)}")
     return tuple(found)
+
+
+def _of_characters(reading: Reading) -> bool:
+    """Whether losses were printed as bits a character."""
+    return reading.log is not None and bool(reading.log.hazards.get(OF_CHARACTERS))
+
+
+def _tokens_are_characters(a: Reading, b: Reading) -> bool | None:
+    """Whether the vocabulary behind a token's loss is one of characters; None where none is known."""
+    rows = (b if _of_characters(a) else a).settings.number("vocab_size")
+    return None if rows is None else rows <= MOST_CHARACTERS
 
 
 def _both_validate(a: Reading, b: Reading) -> bool:

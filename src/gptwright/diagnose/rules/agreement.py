@@ -25,7 +25,8 @@ CAPACITY = re.compile(
 LATE_START = 3
 # Printed rates are rounded to a few digits.
 RATE_SLACK = 1.02
-# What of the peak is printed at least, where the end of the warm-up is in the log, and where it is not.
+# What of the peak is printed at least, where the end of the warm-up is in the log, and where it is not and no
+# decay has taken more.
 PEAK_SEEN, PEAK_MISSED = 0.9, 0.5
 
 
@@ -182,11 +183,20 @@ def _other_rate(reading: Reading) -> list[tuple[str, Fact, Fact]]:
     warm = warmup is not None and train.step[-1] > 2 * warmup
     # Of a log that begins later the peak may have been before it.
     reached = warmup is not None and train.step[0] <= warmup
-    least = given.number * (PEAK_SEEN if reached else PEAK_MISSED)
+    least = given.number * (PEAK_SEEN if reached else _left_of_the_peak(reading, int(train.step[0])))
     too_high, too_low = highest > RATE_SLACK * given.number, warm and RATE_SLACK * highest < least
     if not (too_high or too_low):
         return []
     return [("learning_rate", given, logged("learning_rate", highest, int(train.line[row])))]
+
+
+def _left_of_the_peak(reading: Reading, step: int) -> float:
+    """The least share of the peak that a linear or cosine decay leaves at the first step of a log's part."""
+    end = reading.settings.number("lr_decay_iters") or reading.settings.number("max_iters")
+    if not end or step >= end:
+        return 0.0
+    done = step / end
+    return min(PEAK_MISSED, PEAK_SEEN * min(1 - done, 0.5 * (1 + math.cos(math.pi * done))))
 
 
 def device_mismatch(reading: Reading) -> Iterator[Verdict]:

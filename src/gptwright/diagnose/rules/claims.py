@@ -28,6 +28,7 @@ from gptwright.diagnose.claims import (
     MICRO,
     MODEL_NAME_BEFORE,
     NOT_OF_THIS_RUN,
+    OF_A_PART,
     OF_A_RULE,
     ONLY_A_SIZE,
     PART_OF_THE_RUN,
@@ -53,6 +54,16 @@ from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
 from gptwright.record.evidence import Comment
+
+# Settings beside which a number of tokens is the run's, or a step's.
+OF_THE_RUN = (
+    None,
+    "max_iters",
+    "lr_decay_iters",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "learning_rate",
+)
 
 
 def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
@@ -268,13 +279,16 @@ def _effective_batch(reading: Reading, claim: Claim, configured: Fact) -> list[F
 
 def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
     """Tokens of a step where the comment says so, else of the run; a comment on the data is about that."""
-    if not (TOKEN_WORDS.match(claim.after) or TOKENS_BEFORE.search(claim.before)):
+    named = TOKEN_WORDS.match(claim.after) or TOKENS_BEFORE.search(claim.before)
+    if not named or SIZE_WORDS.match(claim.after):
         return []
     if _is_per_step(claim):
         return [configured, *(_micro_batch(reading) if MICRO.search(claim.comment.text) else ())]
     planned, comment = _set_to(reading, "max_iters"), claim.comment
-    about_data = comment.field in ("dataset", "block_size", "eval_iters") or DATA_WORDS.search(comment.text)
-    if planned is None or about_data or claim.value < max(1e6, configured.number):
+    # Beside a setting that is not about the length of the run, an amount of tokens is not the run's.
+    of_the_run = comment.field in OF_THE_RUN and not OF_A_PART.search(claim.before)
+    about_data = DATA_WORDS.search(comment.text)
+    if planned is None or about_data or not of_the_run or claim.value < max(1e6, configured.number):
         return []
     return [configured, _planned_tokens(configured, planned)]
 

@@ -1,4 +1,4 @@
-"""What evaluations say and how sure they are: overfitting, the gap between splits, the noise of a loss."""
+"""What separates evaluations from lines and from each other: dropout, the split, the noise of a loss."""
 
 from collections.abc import Iterator
 
@@ -6,143 +6,35 @@ import numpy as np
 
 from gptwright.arithmetic.evaluation import FEWEST_WINDOWS, UNSURE_SPLIT
 from gptwright.arithmetic.quantiles import student_quantile
-from gptwright.arithmetic.trend import Period, noise_of, offset_between, periodicity
+from gptwright.arithmetic.trend import noise_of, offset_between
 from gptwright.diagnose.evaluation import (
     CONTIGUOUS,
     error_by_design,
     printed_error,
-    training_loss,
-    turning_point,
+    swing_of,
 )
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import Series, eval_train_loss, train_loss, val_curve, val_loss
+from gptwright.diagnose.series import eval_train_loss, train_loss, val_curve, val_loss
 from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
+from gptwright.record.evidence import TrainLoss
 
 # Two printed losses with this standard error differ by 2·√2 times it, 0.06 nats, for no reason.
 NOISY_EVALUATION, VERY_NOISY_EVALUATION = 0.02, 0.05
-# Two swings need so many evaluations to be told from noise.
-FEWEST_FOR_A_PERIOD = 16
-# Losses are printed to three or four places, and a straight slope so rounded has a period of its own.
-SMALLEST_SWING = 0.002
-# A swing goes up by twice its amplitude; a rise of twice that is not its work.
-RISE_OVER_SWING = 4
-# Random windows have seen 63 % of the text after as many tokens as it has: below that, hardly any twice.
-ONE_PASS = 0.9
-# A gap between two losses that are evaluated alike which no split explains, and how far both have to move.
-MEMORIZED_GAP, RISE_BESIDE_IT = 1.0, 0.1
-# What nanoGPT's recipe for a megabyte of text uses.
-USUAL_DROPOUT = 0.2
+# What a training line holds, in the words of an answer.
+WHAT_LINES_ARE = {
+    TrainLoss.MICRO_BATCH: "one micro-batch",
+    TrainLoss.STEP: "one step's batch",
+    TrainLoss.INTERVAL: "the steps since the line before",
+    TrainLoss.SMOOTHED: "a running average",
+    TrainLoss.NOT_SAID: "a batch or a mean, which nothing says",
+    TrainLoss.ABSENT: "nothing that is logged",
+}
+FEWEST_BELOW = 3
 # A gap that is smaller does not matter to anybody, however sure it is.
 SMALL_GAP = 0.01
-
-
-def overfitting(reading: Reading) -> Iterator[Verdict]:
-    """Validation rose from its best, beyond the noise of the evaluations and of choosing the best of many,
-    while training loss went on falling. A gap between the two that does not grow is no overfitting, and
-    neither is a validation that scatters, swings with the data's order, or rises before the text was seen
-    once. Sources: nanoGPT issues 211 and 493 (Shakespeare characters turn at
-    about step 1,750 of nanoGPT's recipe).
-    """
-    point = turning_point(reading)
-    if point is None:
-        yield from _memorized(reading)
-        return
-    if not point.train_falls:
-        return
-    val, train = val_curve(reading), training_loss(reading)
-    swing = _swing(val)
-    if swing is not None and point.rise < RISE_OVER_SWING * swing.amplitude:
-        return
-    seen = reading.progress.epochs
-    if seen is not None and seen.number < ONE_PASS and reading.starts_from_scratch:
-        yield Unknown(
-            f"Why does validation rise after step {point.best_step:,}?",
-            f"the order of the data, or another split: {seen.text} passes are too few to memorize anything",
-        )
-        return
-    best = int(np.searchsorted(val.step, point.best_step))
-    last = len(val) - 1
-    epochs = _epochs_at(reading, point.best_step)
-    passes = f" ({epochs:.1f} passes over the data)" if epochs is not None else ""
-    yield finding(
-        "overfitting",
-        Severity.WARNING,
-        Confidence.CERTAIN if len(eval_train_loss(reading)) else Confidence.LIKELY,
-        f"Validation was best at {reading.at(point.best_step)}{passes} with {val.value[best]:.4f} and is"
-        f" {val.value[last]:.4f} at {reading.at(int(val.step[last]))}, while training loss fell to"
-        f" {train.value[-1]:.4f}. The later steps memorized.",
-        [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
-        causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
-        actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
-    )
-
-
-def _memorized(reading: Reading) -> Iterator[Verdict]:
-    """Two or three evaluations, far above training: what a fine-tune on a small text looks like."""
-    val, train = val_curve(reading), eval_train_loss(reading)
-    if not 2 <= len(val) < 4 or len(train) != len(val) or val.name != "val_loss" or loss_scale(reading) > 1:
-        return
-    gap, rise, fall = (
-        float(val.value[-1] - train.value[-1]),
-        float(val.value[-1] - val.value[0]),
-        float(train.value[0] - train.value[-1]),
-    )
-    if gap < MEMORIZED_GAP or rise < RISE_BESIDE_IT or fall < RISE_BESIDE_IT or val.step[0] < 1:
-        return
-    best = int(val.value.argmin())
-    last = len(val) - 1
-    yield finding(
-        "overfitting",
-        Severity.WARNING,
-        Confidence.LIKELY,
-        f"Validation is {val.value[last]:.4f} and training {train.value[last]:.4f} at"
-        f" {reading.at(int(val.step[last]))}, both evaluated alike: a gap of {gap:.1f} nats is memorized"
-        f" text. Validation rose by {rise:.2f} since {reading.at(int(val.step[0]))} while training fell by"
-        f" {fall:.2f}; its best is before the first of these {len(val)} evaluations or at"
-        f" {reading.at(int(val.step[best]))}.",
-        [val.fact(0), val.fact(last), train.fact(0), train.fact(last)],
-        causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
-        actions=[
-            Action(
-                "Evaluate from the start and far more often (eval_interval), and keep the best checkpoint."
-            ),
-            _against_memorizing(reading),
-        ],
-    )
-
-
-def _stop_at(reading: Reading, step: int) -> Action:
-    if not reading.steps_are_known:
-        return Action("Use the checkpoint that was saved there, or end the run and its schedule there.")
-    if step < 1:
-        return Action(
-            "Validation never fell: see that both splits are the same kind of text, tokenized alike, before"
-            " anything else."
-        )
-    return Action(
-        f"Use the checkpoint of step {step:,}, or stop there and let the schedule end there.",
-        {"max_iters": step, "lr_decay_iters": step},
-    )
-
-
-def _against_memorizing(reading: Reading) -> Action:
-    if reading.log is not None and not reading.log.format.has_dropout:
-        name = reading.log.format.name
-        return Action(f"More text helps most; then a smaller model. The model of {name} has no dropout.")
-    dropout = reading.settings.number("dropout")
-    if dropout is not None and dropout >= USUAL_DROPOUT:
-        return Action(f"More text helps most; then a smaller model. Dropout is {dropout:g} already.")
-    return Action("More text helps most; then dropout or a smaller model.", {"dropout": USUAL_DROPOUT})
-
-
-def _epochs_at(reading: Reading, step: int) -> float | None:
-    tokens, unique = reading.progress.tokens_at(step), reading.settings.get("train_tokens")
-    if tokens is None or unique is None or not reading.steps_are_known:
-        return None
-    return tokens / unique.number
 
 
 def dropout_in_train_loss(reading: Reading) -> Iterator[Verdict]:
@@ -230,6 +122,33 @@ def val_below_train(reading: Reading) -> Iterator[Verdict]:
                 "Draw the validation split by document over the whole corpus: gptwright prepare --split hash."
             )
         ],
+    )
+
+
+def val_below_training_lines(reading: Reading) -> Iterator[Verdict]:
+    """Trainers that evaluate no training text print a training loss of another kind: in training mode, with
+    dropout on, often a mean over steps that are past. Validation below it is no fault of a split by itself;
+    whether one is behind it cannot be known from such a log, and what would tell is said.
+    """
+    log, val, lines = reading.log, val_loss(reading), train_loss(reading)
+    if log is None or len(eval_train_loss(reading)) or loss_scale(reading) > 1 or len(lines) < 4:
+        return
+    late = val.after(float(val.step[-1]) / 2) if len(val) else val
+    if len(late) < FEWEST_BELOW or late.step[-1] > lines.step[-1]:
+        return
+    gaps = late.value - lines.value_at(late.step)
+    if gaps.max() > -SMALL_GAP:
+        return
+    why = (
+        "its model has no dropout, and the loss of training is that of"
+        if not log.format.has_dropout
+        else "dropout, if it is on, lifts the loss of training, which is that of"
+    )
+    yield Unknown(
+        f"Why is validation below training, by {-float(gaps.mean()):.2f} nats?",
+        f"a loss of training text that is evaluated like validation: {why}"
+        f" {WHAT_LINES_ARE[log.format.train_loss]}, taken while the model learns; beside it validation may be"
+        " lower without any fault",
     )
 
 
@@ -334,19 +253,13 @@ def noisy_eval(reading: Reading) -> Iterator[Verdict]:
     )
 
 
-def _swing(val: Series) -> Period | None:
-    """A swing of validation that moves what is read from it; what rounding makes of a slope is none."""
-    period = periodicity(val.step, val.value) if len(val) >= FEWEST_FOR_A_PERIOD else None
-    return period if period is not None and period.amplitude >= SMALLEST_SWING else None
-
-
 def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     """Validation that rises and falls with a fixed period has the period of the data: shards or documents are
     read in order and not shuffled. The period must stand out of the noise of all periods that were tried.
     Source: modded-nanogpt issue 174.
     """
     val = val_curve(reading)
-    period = _swing(val)
+    period = swing_of(val)
     if period is None:
         return
     yield finding(
@@ -364,46 +277,11 @@ def periodic_validation(reading: Reading) -> Iterator[Verdict]:
     )
 
 
-def bits_alone(reading: Reading) -> Iterator[Verdict]:
-    """Bits a byte compare models across tokenizers; the loss of a token, which references and perplexities
-    are of, follows from them only with the bytes that a token has on this text.
-    """
-    val = val_curve(reading)
-    if not len(val) or val.name != "val_bpb":
-        return
-    last = val.fact(len(val) - 1)
-    yield Unknown(
-        "What is the validation loss in nats a token?",
-        f"how many bytes of this text a token has: validation is printed in bits a byte alone ({last.text} at"
-        f" {reading.at(int(val.step[-1]))}, {last.reason}); times 0.693 and those bytes it is the loss",
-    )
-
-
-def no_validation(reading: Reading) -> Iterator[Verdict]:
-    """Without evaluations, or with fewer than four, nothing can be said about a turn of validation: the
-    question stays open, with what would answer it.
-    """
-    log = reading.log
-    if log is None or not len(log.train):
-        return
-    if not len(val_curve(reading)) and len(log.evals) and log.evals.loss_is_bad.all():
-        yield Unknown("Does it generalize?", "a validation loss that is a number: the log has none")
-    elif not len(val_curve(reading)):
-        yield Unknown(
-            "Does it generalize?",
-            "a validation loss: the log has none. Set eval_interval below the run's length",
-        )
-    elif len(val_curve(reading)) < 4 and len(log.train) > 20:
-        yield Unknown("Has validation turned?", "more evaluations: the log has fewer than four")
-
-
 RULES = (
-    Rule("overfitting", overfitting),
     Rule("dropout-in-train-loss", dropout_in_train_loss),
     Rule("val-below-train", val_below_train),
+    Rule("val-below-train", val_below_training_lines),
     Rule("small-val-split", small_val_split),
     Rule("noisy-eval", noisy_eval),
     Rule("periodic-validation", periodic_validation),
-    Rule("overfitting", no_validation),
-    Rule("overfitting", bits_alone),
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
+from gptwright.diagnose.gradients import norm_growth
 from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
@@ -59,6 +60,8 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 # What torch's message says that this process itself holds, in its newer and its older form.
 HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
 MOST_OF_IT = 0.5
+# Training lines behind an evaluation that is no number: so many say that the weights are numbers.
+FEWEST_SOUND = 3
 FORWARD_PASS = Action(
     "Compute the loss of one batch in float32: near ln(vocabulary) it says that the precision is at fault,"
     " and else the weights or the data are."
@@ -70,7 +73,8 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     began, what came before it (the last number, the gradient norm, an evaluation), and what usually causes it
     with the precision that was used: in float16 overflow comes first. Where no update was made before it, no
     learning rate is the cause. z-scores, MFU and step averages that
-    are printed as nan are not losses and are not counted, nor is a loss whose update a guard refused.
+    are printed as nan are not losses and are not counted, nor is a loss whose update a guard refused. Where
+    evaluations alone are no numbers and training goes on, the evaluation is at fault and not the run.
     Source: nanoGPT issues 167, 215 and 383.
     """
     log = reading.log
@@ -78,6 +82,9 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         return
     rows = _bad_losses(reading, log)
     if not rows:
+        return
+    if (apart := _in_evaluations_alone(reading, log)) is not None:
+        yield apart
         return
     line, step = min(rows, key=lambda row: log.moment(row[0]))
     message, evidence = _where_it_began(reading, log, line, step)
@@ -102,6 +109,40 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
         evidence,
         causes=causes,
         actions=[FORWARD_PASS] if from_the_start else _ways_on(reading, log, step),
+    )
+
+
+def _in_evaluations_alone(reading: Reading, log: LogEvidence) -> Verdict | None:
+    """The finding of evaluations that are no numbers while training lines behind them go on as numbers."""
+    bad, train = np.flatnonzero(log.evals.loss_is_bad), log.train
+    if train.loss_is_bad.any() or not len(bad):
+        return None
+    line, step = int(log.evals.line[bad[0]]), int(log.evals.step[bad[0]])
+    later = np.flatnonzero((log.moment(train.line) > log.moment(line)) & np.isfinite(train.loss))
+    if len(later) < FEWEST_SOUND:
+        return None
+    last = int(later[-1])
+    return finding(
+        "non-finite-loss",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"{len(bad)} of {len(log.evals)} evaluations are no numbers, the first at {reading.at(step)} (line"
+        f" {line}), while the training lines go on as numbers, to {train.loss[last]:.4f} at"
+        f" {reading.at(int(train.step[last]))}: the weights are sound, and the evaluation is not.",
+        [
+            logged("loss", "nan", line),
+            logged("loss", float(train.loss[last]), int(train.line[last]), unit="nats"),
+        ],
+        causes=[
+            Cause(
+                "a mean over nothing: an empty split, no batches, or targets that are all masked",
+                Confidence.POSSIBLE,
+            ),
+            Cause("the forward pass overflows in the precision in which it evaluates", Confidence.POSSIBLE),
+        ],
+        actions=[
+            Action("Evaluate one training batch with the same code: it has to be what training prints.")
+        ],
     )
 
 
@@ -132,6 +173,10 @@ def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) ->
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
         message += f" The last number is {log.train.loss[last]:.4f} at {unit} {log.train.step[last]}."
+    grown = norm_growth(reading, step)
+    if grown is not None:
+        message += grown[0]
+        evidence += grown[1]
     return message, evidence
 
 

@@ -1,15 +1,23 @@
 """Losses that no text has: below what is left to guess in anything that people write, or below nothing."""
 
+import math
 from collections.abc import Iterator
 
 from gptwright.diagnose.evaluation import training_loss
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.outlook import below_reference
-from gptwright.diagnose.scale import SMALLEST_BPE
+from gptwright.diagnose.scale import (
+    ABOVE_UNIFORM,
+    LARGEST_VOCABULARY,
+    SMALLEST_BPE,
+    called_fresh,
+    loss_scale,
+    uniform_loss,
+)
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import derived
-from gptwright.findings import Action, Cause, Confidence, Finding, Severity
+from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
 
 # English is guessed by the best models to some 0.4 nats a character; source code, the most predictable text
 # that is trained on, to some 0.5 nats a token.
@@ -17,17 +25,21 @@ NO_TEXT, NO_TEXT_IN_TOKENS = 0.1, 0.3
 # Where training stays this far above, the model itself does not guess so well.
 FAR_BELOW_TRAINING = 1.0
 ONE_PASS = 1.0
+# Fresh weights over the 65 characters of a small text begin at 4.2, over more they begin higher.
+LEAST_FRESH = 3.5
 
 
 def implausible_loss(reading: Reading) -> Iterator[Verdict]:
     """A loss over text that the model has not seen has what is left to guess in it: at least 0.4 nats a
     character and 0.5 nats a token in all that is published, at any size. Validation under a quarter of that
     (0.1 nats; 0.3 where the vocabulary is known to be of tokens) is therefore no loss over new text of that
-    kind, whatever the dataset. What it is instead the log does not say, so causes are named and none is
-    claimed; how often the text was passed over, and whether training is as low, puts them in order. A text of
-    one's own making, such as sums or copies, may really be that predictable. A cross-entropy below 0 does not
-    exist. Weights from elsewhere are judged alike. Sources: Shannon 1951 and language models since, which
-    guess English to 0.6 bits a character at best; public losses of code and story models.
+    kind, whatever the dataset. Where the first losses say that the weights came from elsewhere, the targets
+    may be answers alone, which can be that predictable: there it stays a question. What it is instead the log
+    does not say, so causes are named and none is claimed; how often the text was passed over, and whether
+    training is as low, puts them in order. A text of one's own making, such as sums or copies, may really be
+    that predictable. A cross-entropy below 0 does not exist, and a loss that stays above what guessing gives
+    over the largest vocabulary is none either. Sources: Shannon 1951 and language models since, which guess
+    English to 0.6 bits a character at best; public losses of code and story models.
     """
     lines = train_loss(reading)
     for curve, word in ((val_loss(reading), "Validation"), (lines, "The training loss")):
@@ -35,6 +47,9 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
         if best is not None and curve.value[best] < 0:
             yield _negative(reading, curve, best, word)
             return
+    if (above := _above_any_guess(reading)) is not None:
+        yield above
+        return
     val = val_loss(reading).after(0)
     best = val.best
     if best is None or any(isinstance(v, Finding) for v in below_reference(reading)):
@@ -45,6 +60,14 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
     if val.value[best] >= limit:
         return
     train, unit = training_loss(reading), "token" if of_tokens else "token or character"
+    if _may_be_of_answers_alone(reading):
+        yield Unknown(
+            f"Is a validation loss of {val.value[best]:.4f} one over text that the model had not seen?",
+            "whether the loss is over whole texts or over answers alone, with all other targets masked: no"
+            f" text is guessed to under {limit} nats a {unit}, but answers that follow from the question"
+            " are; and whether validation examples are also among those trained on",
+        )
+        return
     yield finding(
         "implausible-loss",
         Severity.WARNING,
@@ -65,6 +88,43 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
                 " targets: each target is the input one place on, and none of them is padding."
             )
         ],
+    )
+
+
+def _may_be_of_answers_alone(reading: Reading) -> bool:
+    """Whether it looks like fine-tuning: nobody calls the weights fresh, and the first losses are not."""
+    if called_fresh(reading):
+        return False
+    lines = train_loss(reading)
+    return not len(lines) or float(lines.value[0]) < LEAST_FRESH
+
+
+def _above_any_guess(reading: Reading) -> Finding | None:
+    """The finding of losses that all lie above guessing over the largest vocabulary, and that nothing else
+    explains.
+    """
+    lines, val = train_loss(reading), val_loss(reading)
+    curve, word = (lines, "The training loss") if len(lines) else (val, "Validation")
+    best, guess = curve.best, math.log(LARGEST_VOCABULARY)
+    if best is None or curve.value[best] <= guess + ABOVE_UNIFORM or uniform_loss(reading) is not None:
+        return None
+    if loss_scale(reading) > 1 or (len(val) and val.value.min() <= guess):
+        return None
+    last = len(curve) - 1
+    return finding(
+        "implausible-loss",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"{word} is {curve.value[last]:.4f} at {reading.at(int(curve.step[last]))} and never below"
+        f" {curve.value[best]:.4f}: guessing gives {guess:.2f} = ln({LARGEST_VOCABULARY:,}) nats a token over"
+        " the largest vocabularies in use, so this is no loss in nats a token.",
+        [curve.fact(best), curve.fact(last), derived("uniform_loss", guess, f"ln({LARGEST_VOCABULARY:,})")],
+        causes=[
+            Cause("it is a sum over micro-batches, processes or the tokens of a text", Confidence.POSSIBLE),
+            Cause("it is a perplexity: its logarithm is the loss", Confidence.POSSIBLE),
+            Cause("other terms are part of it", Confidence.POSSIBLE),
+        ],
+        actions=[Action("Log the mean over tokens, as cross_entropy with reduction='mean' gives it.")],
     )
 
 

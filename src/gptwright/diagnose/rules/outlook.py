@@ -15,8 +15,9 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
-from gptwright.diagnose.rules.learning import divergence, stuck_loss, worse_than_uniform
-from gptwright.diagnose.rules.schedule import long_plan, schedule_faults
+from gptwright.diagnose.rules.learning import divergence, stuck_loss
+from gptwright.diagnose.rules.schedule import fitting_rate, long_plan, rounded, schedule_faults
+from gptwright.diagnose.rules.uniform import worse_than_uniform
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
@@ -28,6 +29,8 @@ BEYOND = 0.05
 BEYOND_ANY = 0.15
 # Further above than any recipe without a fault: a fifth of the loss is ten times the tokens at GPT-2's size.
 FAR_ABOVE = 1.2
+# Rates of tuned runs lie within a factor of three of the rule's; ten times less has hardly learned.
+FAR_BELOW_FITTING = 10
 # A table of pairs of Shakespeare's characters, trained, has 2.45 to 2.5 in training and validation.
 PAIRS = (2.4, 2.6)
 PAIRS_IN_WORDS = (
@@ -120,6 +123,7 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
     if band is None or val.value[best] <= band.high + BEYOND:
         return
     far = bool(val.value[best] > FAR_ABOVE * band.high)
+    low = _rate_is_low(reading)
     pairs = _stays_at_pairs(reading)
     yield finding(
         "above-reference",
@@ -134,18 +138,40 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
             reading.settings.get("dataset"),
             reading.progress.tokens_seen,
             *rate_evidence(reading),
+            *(low[1] if low is not None else ()),
         ],
         causes=[
             *(
                 Cause(f"the schedule: {'; '.join(schedule_faults(reading))}", Confidence.LIKELY)
                 for _ in schedule_faults(reading)[:1]
             ),
-            rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
+            low[0]
+            if low is not None
+            else rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
             Cause("attention does not reach earlier tokens: its mask or positions", Confidence.POSSIBLE)
             if pairs
             else Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
         ],
+        actions=[] if low is None else [low[2]],
     )
+
+
+def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
+    """A learning rate far below what width and batch take: as a cause, with its evidence and what to set."""
+    rate, fitting = reading.settings.named("learning_rate"), fitting_rate(reading)
+    optimizer = reading.settings.word("optimizer") or "adamw"
+    if rate is None or fitting is None or optimizer != "adamw" or not rate.number:
+        return None
+    if rate.number * FAR_BELOW_FITTING > fitting.number:
+        return None
+    text = (
+        f"the learning rate of {rate.number:g} is 1/{fitting.number / rate.number:.0f} of the"
+        f" {rounded(fitting):g} that fits this width and batch"
+    )
+    action = Action(
+        f"Raise the learning rate to about {rounded(fitting):g}.", {"learning_rate": rounded(fitting)}
+    )
+    return Cause(text, Confidence.LIKELY), [rate, fitting], action
 
 
 def _broke(reading: Reading) -> bool:

@@ -9,7 +9,7 @@ from gptwright.diagnose.rate import rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.sizes import usual_shape
-from gptwright.facts import Origin, derived, tabled
+from gptwright.facts import Fact, Origin, derived, tabled
 from gptwright.findings import Action, Cause, Confidence, Severity
 
 DAY = 86_400.0
@@ -150,19 +150,10 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
     request 145.
     """
     rate, per_step = reading.settings.named("learning_rate"), reading.speed.tokens_per_step
-    vocabulary, parameters = reading.vocab_size, reading.sizes.parameters
-    if rate is None or per_step is None or not reading.starts_from_scratch:
+    fitting, reference = fitting_rate(reading), _reference_batch(reading)
+    if rate is None or per_step is None or fitting is None:
         return
-    width = reading.settings.integer("n_embd")
-    if width is None:
-        if parameters is None:
-            return
-        width = usual_shape(parameters.number, reading.settings).n_embd
-    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
-        return
-    reference = _reference_batch(reading)
-    fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * math.sqrt(per_step.number / reference)
-    if per_step.number * SMALL_BATCH > reference or rate.number <= HIGH_RATE * fitting:
+    if per_step.number * SMALL_BATCH > reference or rate.number <= HIGH_RATE * fitting.number:
         return
     steps = round(reference / per_step.number)
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
@@ -172,15 +163,13 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         Confidence.LIKELY,
         f"{per_step.text} tokens a step are 1/{steps} of the {reference:,.0f} that a rate of"
         f" {REFERENCE_RATE:g} at width {REFERENCE_WIDTH} is meant for; by the square-root rule the rate would"
-        f" be {fitting:.1e}, and it is {rate.number:g}.",
+        f" be {fitting.number:.1e}, and it is {rate.number:g}.",
         [
             rate,
             per_step,
             *reading.settings.facts("n_embd"),
             tabled("reference_rate", REFERENCE_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
-            derived(
-                "fitting_rate", fitting, "6e-4 · (768 / n_embd) · sqrt(tokens_per_step / reference batch)"
-            ),
+            fitting,
         ],
         causes=[
             Cause(
@@ -194,9 +183,35 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
                 " tokens.",
                 {"gradient_accumulation_steps": accumulation * steps},
             ),
-            Action(f"Or lower the rate to about {fitting:.1e}.", {"learning_rate": float(f"{fitting:.1e}")}),
+            Action(f"Or lower the rate to about {fitting.number:.1e}.", {"learning_rate": rounded(fitting)}),
         ],
     )
+
+
+def fitting_rate(reading: Reading) -> Fact | None:
+    """The rate that GPT-3's table and the square-root rule give for a width and a batch; None where they say
+    nothing: fine-tuning, character models, a width or a batch that is not known.
+    """
+    per_step, vocabulary, parameters = (
+        reading.speed.tokens_per_step,
+        reading.vocab_size,
+        reading.sizes.parameters,
+    )
+    width = reading.settings.integer("n_embd")
+    if width is None and parameters is not None:
+        width = usual_shape(parameters.number, reading.settings).n_embd
+    if per_step is None or width is None or not reading.starts_from_scratch:
+        return None
+    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
+        return None
+    share = math.sqrt(per_step.number / _reference_batch(reading))
+    fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * share
+    return derived("fitting_rate", fitting, "6e-4 · (768 / n_embd) · sqrt(tokens_per_step / reference batch)")
+
+
+def rounded(rate: Fact) -> float:
+    """A rate of two digits, as people set it."""
+    return float(f"{rate.number:.1e}")
 
 
 def _reference_batch(reading: Reading) -> float:

@@ -129,6 +129,8 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
     )
     if parameters is None or tokens is None or _repeated(reading) or not reading.starts_from_scratch:
         return
+    if not tokens.number:
+        return
     best = TOKENS_PER_PARAMETER
     ratio = tokens.number / parameters.number
     if ratio >= best.low / 2 or _learned_nothing(reading):

@@ -1,6 +1,6 @@
 """The times of steps: what hides in them, where one waited, and where all became slower."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,10 +24,12 @@ FEWEST_EVENLY_APART = 3
 # Clocks of a warm card settle within a few percent. A power or heat limit takes a third of a laptop's speed
 # as a matter of course; from twice the time on it is a warning.
 SLOWER, MUCH_SLOWER = 1.15, 2.0
-# Lines that tell the usual time at the beginning and at the end, each a quarter of the run.
-FEWEST_FOR_SLOWER = 40
+# Lines that tell the usual time at the beginning, a tenth of the run, as a laptop is hot within minutes, and
+# at the end, a quarter.
+FEWEST_FOR_SLOWER, FEWEST_AT_FIRST = 40, 10
 # Lines whose median is the time at a place; and how long a way from quick to slow is a gradual one.
 SMOOTHED, GRADUAL = 9, 0.1
+OTHER_PROCESS = "another process took a part of the device, the CPU or the disk"
 
 
 def eval_in_timing(reading: Reading) -> Iterator[Verdict]:
@@ -147,7 +149,7 @@ def _regular(reading: Reading, seconds: Fact, times: Floats, slow: Integers, apa
 
 def slower_steps(reading: Reading) -> Iterator[Verdict]:
     """Steps of the same work take the same time. Where those of the last quarter of a process take 15 %
-    longer than those of its first, and three quarters of them longer than three quarters of those, something
+    longer than those of its first tenth, and three quarters of them than three quarters of those, something
     took speed away on the way: a card or laptop that got hot or reached its power limit, another process,
     memory that filled up. Evaluations, checkpoints and the first lines are left out, and so are trainers that
     lengthen their context on the way (modded-nanogpt). Source: clocks of consumer cards and laptops under
@@ -163,8 +165,8 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
     rows = np.flatnonzero(clean_lines(log, times) & ~_at_checkpoint(log) & last)
     if len(rows) < FEWEST_FOR_SLOWER:
         return
-    quarter = len(rows) // 4
-    first, late = times[rows[:quarter]], times[rows[-quarter:]]
+    tenth, quarter = max(FEWEST_AT_FIRST, len(rows) // 10), len(rows) // 4
+    first, late = times[rows[:tenth]], times[rows[-quarter:]]
     before, after = float(np.median(first)), float(np.median(late))
     if after < SLOWER * before or np.quantile(late, 0.25) <= np.quantile(first, 0.75):
         return
@@ -178,28 +180,47 @@ def slower_steps(reading: Reading) -> Iterator[Verdict]:
         else f", from about {reading.at(int(log.train.step[since]))} on"
     )
     usual = next(int(row) for row in rows if times[row] >= before)
-    yield finding(
-        "slower-steps",
-        Severity.WARNING if after >= MUCH_SLOWER * before else Severity.INFO,
-        Confidence.LIKELY,
+    yield _slower(
+        (before, after),
         f"A step took {units.duration(before)} at first and {units.duration(after)} at the end,"
         f" {100 * (after / before - 1):.0f} % longer{how}.",
         [
             _seconds_fact(times, log.train.line, usual),
             _seconds_fact(times, log.train.line, since),
-            derived("seconds_at_first", before, f"median of the first {quarter} lines", unit="seconds"),
+            derived("seconds_at_first", before, f"median of the first {tenth} lines", unit="seconds"),
             derived("seconds_at_the_end", after, f"median of the last {quarter} lines", unit="seconds"),
         ],
-        causes=[
-            Cause("the device got hot or reached its power limit and lowered its clock", Confidence.POSSIBLE),
-            Cause("another process took a part of the device, the CPU or the disk", Confidence.POSSIBLE),
-            Cause("memory filled up on the way, and pages are swapped or read anew", Confidence.POSSIBLE),
-        ],
+        causes=(
+            "the device got hot or reached its power limit and lowered its clock",
+            OTHER_PROCESS,
+            "memory filled up on the way, and pages are swapped or read anew",
+        ),
         actions=[
             Action(
                 "Watch clock, temperature and power while it trains: nvidia-smi dmon, or a laptop's sensors."
             )
         ],
+    )
+
+
+def _slower(
+    seconds: tuple[float, float],
+    message: str,
+    evidence: Sequence[Fact],
+    *,
+    causes: Sequence[str],
+    actions: Sequence[Action] = (),
+) -> Verdict:
+    """The finding of steps that took the first of these times and take the second."""
+    quick, slow = seconds
+    return finding(
+        "slower-steps",
+        Severity.WARNING if slow >= MUCH_SLOWER * quick else Severity.INFO,
+        Confidence.LIKELY,
+        message,
+        evidence,
+        causes=[Cause(text, Confidence.POSSIBLE) for text in causes],
+        actions=actions,
     )
 
 
@@ -217,21 +238,19 @@ def _slower_since_a_resume(reading: Reading, times: Floats) -> Verdict | None:
     if slow < SLOWER * quick:
         return None
     since = reading.at(int(log.train.step[rows[0]]))
-    return finding(
-        "slower-steps",
-        Severity.WARNING if slow >= MUCH_SLOWER * quick else Severity.INFO,
-        Confidence.LIKELY,
+    return _slower(
+        (quick, slow),
         f"A step took {units.duration(quick)} before the run was resumed and takes {units.duration(slow)}"
         f" since, from about {since} on: {100 * (slow / quick - 1):.0f} % longer with the same tokens.",
         [
             _seconds_fact(times, log.train.line, int(before[-1])),
             _seconds_fact(times, log.train.line, int(rows[0])),
         ],
-        causes=[
-            Cause("another machine, or fewer devices, since the resume", Confidence.POSSIBLE),
-            Cause("another setting since, such as compile, dtype or the micro-batch", Confidence.POSSIBLE),
-            Cause("another process took a part of the device, the CPU or the disk", Confidence.POSSIBLE),
-        ],
+        causes=(
+            "another machine, or fewer devices, since the resume",
+            "another setting since, such as compile, dtype or the micro-batch",
+            OTHER_PROCESS,
+        ),
     )
 
 

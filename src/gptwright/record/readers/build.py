@@ -26,6 +26,8 @@ LONGEST_MEMORY_EVENT = 2_000
 MOST_EVENTS = 1_000
 # More than any config has.
 MOST_COMMENTS = 1_000
+# Who counts them by parts has more, and says one on every line.
+MOST_EPOCHS = 10_000
 # What a step's tokens are, or are the product of.
 OF_A_BATCH = frozenset(
     (
@@ -54,6 +56,8 @@ class Builder:
         lines_skipped: data lines that could not be read whole.
         process_starts: lines of headers, each of which a new process may have printed.
         other_models: lines that say another size of the model than the header of the rows before.
+        epochs_said: the line that said each epoch first.
+        said_again: settings around a pasted log that were said before with another value.
     """
 
     def __init__(self) -> None:
@@ -68,9 +72,12 @@ class Builder:
         self.lines_skipped = 0
         self.process_starts: list[int] = []
         self.other_models: list[int] = []
+        self.said_again: list[Fact] = []
+        self.epochs_said: dict[float, int] = {}
         self._events_of: Counter[EventKind] = Counter()
         self._last_event_line = 0
         self._last_row_line = 0
+        self._devices: set[Fact] = set()
 
     def row(self, columns: Columns, line: int, values: Iterable[float]) -> None:
         """Adds one row."""
@@ -105,6 +112,8 @@ class Builder:
         """Keeps what a header line says; the last wins, because the last run is the one asked about."""
         target = self.settings if said.name.startswith("settings.") else self.header
         made = fact(said, line)
+        if made.name == "device" and self._is_another_device(made):
+            return
         if self._is_of_another_model(made, target.get(made.name)):
             self._forget_the_run_before(line)
         target[made.name] = made
@@ -114,6 +123,14 @@ class Builder:
         if said.name not in LATE:
             self.process_starts.append(line)
 
+    def _is_another_device(self, made: Fact) -> bool:
+        """Whether a table names devices of several kinds: which one was used it does not say."""
+        self._devices = {f for f in self._devices if line_of(f) > self._last_row_line} | {made}
+        if len({f.value for f in self._devices}) < 2:
+            return False
+        self.header.pop("device", None)
+        return True
+
     def _note_batch(self, made: Fact) -> None:
         if made.name not in OF_A_BATCH:
             return
@@ -121,6 +138,17 @@ class Builder:
         # Several processes print the same header; one that is resumed prints it behind rows.
         if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
             self.batches.append(made)
+
+    def note_epoch(self, epoch: float, line: int) -> None:
+        """Keeps where an epoch was said, which lines behind it need not say again."""
+        if len(self.epochs_said) < MOST_EPOCHS:
+            self.epochs_said.setdefault(epoch, line)
+
+    def take_between(self, after: int, before: int) -> None:
+        """Takes settings that were said again between two lines for those of what follows them."""
+        for made in self.said_again:
+            if after < line_of(made) < before:
+                self.header[made.name] = made
 
     def take_first_batch(self) -> None:
         """Takes what the first header says of a batch for the run's, where the newest line stands first."""

@@ -2,7 +2,8 @@
 
 Readers know points only, and the `4` in front of a comma is no loss. A text writes decimal commas if a loss
 in it has one. There a comma becomes a point where it cannot part thousands: behind a lone zero, in front of
-one, two or more than three digits, and in a loss, which never has thousands.
+one, two or more than three digits, and in a loss, which never has thousands. Who writes decimal commas parts
+the thousands of a counter with a space.
 """
 
 import re
@@ -19,6 +20,12 @@ LOSS = re.compile(
     re.IGNORECASE,
 )
 FRACTION = re.compile(rf"(?<![\w.,])(0(?=,\d{{1,20}}{END})|\d{{1,12}}(?=,{NO_THOUSANDS}{END})),")
+# A counter whose thousands a space parts: `step 1 000`.
+PARTED = re.compile(
+    r"(?<![a-z])((?:step|iter(?:ation)?|update)s?[^\w\n]{1,3}\d{1,3})"
+    r"((?:[ \u202f\xa0]\d{3})+)(?![\d.,])",
+    re.IGNORECASE,
+)
 # A whole cell of a table.
 LOSS_CELL = re.compile(r"(\d{1,2}),(\d{1,20})")
 
@@ -27,6 +34,7 @@ def with_points(text: str) -> tuple[str, int]:
     """A text with points for its decimal commas, and how many there were."""
     if LOSS.search(text, 0, LOOKED_AT) is None:
         return text, 0
+    text = PARTED.sub(lambda found: found[1] + re.sub(r"\s", "", found[2]), text)
     text, losses = LOSS.subn(r"\1.", text)
     text, others = FRACTION.subn(r"\1.", text)
     return text, losses + others

@@ -53,6 +53,7 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "loss": Field(column="loss", pattern=LOSS),
         "train_loss": Field(column="train_loss", pattern=LOSS),
         "val_loss": Field(column="val_loss", pattern=LOSS),
+        "carried_val_loss": Field(column="carried_val_loss", pattern=LOSS),
         "val_bpb": Field(column="val_bpb", pattern=LOSS),
         "train_standard_error": Field(column="train_standard_error"),
         "val_standard_error": Field(column="val_standard_error"),

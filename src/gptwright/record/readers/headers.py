@@ -162,6 +162,13 @@ def fact(said: Said, line: int) -> Fact:
     return logged(name, said.value, line, unit=UNITS.get(name, ""))
 
 
+# The rows of nvidia-smi's table, unless it cut the name short.
+NVIDIA_SMI = (
+    Header(r"^\|\s+\d+\s+(?![^|]*\.\.\.){device}\s+(?:On|Off|N/A)\s+\|"),
+    Header(r"\d{1,7}MiB / +{device_memory_bytes@MiB}MiB \|"),
+)
+
+
 def line_of(known: Fact) -> int:
     """The line that says a fact of the header."""
     return int(known.source.removeprefix("log:"))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gptwright.errors import RunError
 from gptwright.record.readers.decimal_commas import with_points
+from gptwright.record.readers.words import in_english
 
 BLOCK = 1 << 20
 # The longest data line of any trainer, a Trainer dict with memory fields, has about 700 characters.
@@ -92,6 +93,10 @@ class Text:
             text, count = BARE_COLOUR.subn("", text) if "\x1b" not in text else ANSI.subn("", text)
             if count:
                 self.hazards["terminal codes"] += count
+        # Plain ASCII holds only words without accents, so it may be in another language too.
+        text, words = in_english(text)
+        if words:
+            self.hazards["words of other languages"] += words
         text, commas = with_points(text)
         if commas:
             self.hazards["decimal commas"] += commas

@@ -3,7 +3,8 @@
 `iter` counts micro-batches, `step` optimizer steps, and both stand on a line, so one gives the other for the
 validation lines, which have `iter` alone. The loss is the mean over the step's micro-batches of one process.
 `iter time` is that of one micro-batch; times their number it is a step's, as the total at the end confirms.
-`val:` on a training line repeats the last evaluation and is no new one.
+`val:` on a training line repeats the last evaluation and is no new one; it counts only in a log without
+evaluations, as the end of one, from the line on which it changes.
 
 lit-llama prints no step at all: its steps are micro-batches here, and the evidence says so.
 """
@@ -14,13 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from gptwright.facts import derived
+from gptwright.record.arrays import Floats
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Shape
-from gptwright.record.readers.steps import step_before
-from gptwright.record.readers.tables import Rows
+from gptwright.record.readers.steps import step_printed_before
+from gptwright.record.readers.tables import Rows, only_down, take_carried
 
 FORMAT = LogFormat(
     name="litgpt",
@@ -31,13 +33,15 @@ FORMAT = LogFormat(
 )
 LIT_LLAMA = replace(FORMAT, name="lit-llama", train_loss=TrainLoss.MICRO_BATCH)
 LINE = (
-    r"(?:Epoch \d+ \| )?iter {micro_step} step {step} \| loss train: {loss}, val: [\w./]{1,12}"
+    r"(?:Epoch \d+ \| )?iter {micro_step} step {step} \| loss train: {loss}, val: %s"
     r" \| iter time: {micro_ms} ms"
 )
+WITH_VALIDATION, WITHOUT = LINE % "{carried_val_loss}", LINE % r"[\w./]{1,12}"
 IN_MICRO_BATCHES = "steps counted in micro-batches"
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
+    take_carried(build, train, evals)
     micro, step = train["micro_step"], train["step"]
     if "micro_step" in train and "step" not in train:
         train["step"], train["seconds"] = micro, train["micro_seconds"]
@@ -55,22 +59,31 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
             "gradient_accumulation_steps", accumulation, formula
         )
         train["seconds"] = train["micro_seconds"] * accumulation
-        evals["step"] = evals["micro_step"] // accumulation
-    at_the_end = np.isnan(evals["micro_step"])
-    evals["step"] = np.where(at_the_end, step_before(train, evals.line), evals["step"])
+        in_steps = evals["micro_step"] // accumulation
+        evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], in_steps)
+    at_the_end = np.isnan(evals["micro_step"]) & np.isnan(evals["step"])
+    evals["step"] = np.where(at_the_end, _reached(train, evals), evals["step"])
     return None
+
+
+def _reached(train: Rows, evals: Rows) -> Floats:
+    """The step of an evaluation at the end: of the line before, or of the last evaluation by its turn where
+    that stands between the two.
+    """
+    before = step_printed_before(train, evals)
+    by_turn = np.roll(evals["step"], -1 if only_down(train["step"]) else 1)
+    interval = np.median(np.abs(np.diff(train["step"]))) if len(train) > 1 else 0.0
+    return np.where((by_turn > before) & (by_turn <= before + interval), by_turn, before)
 
 
 LITGPT = Reader(
     format=FORMAT,
     begins=re.compile(r"iter \d+(?: (?:\| )?step \d+)?(?::| \||$)|Final evaluation \|"),
     shapes=(
-        Shape(
-            "train",
-            LINE + r" \(step\)",
-        ),
+        Shape("train", WITH_VALIDATION + r" \(step\)"),
+        Shape("train", WITHOUT + r" \(step\)"),
         # a micro-batch within a step: nothing of its own to tell
-        Shape("micro-batch", LINE + r"(?! \()"),
+        Shape("micro-batch", WITHOUT + r"(?! \()"),
         Shape(
             "train",
             r"iter {micro_step} (?:\| )?step {step}: loss {loss}, (?:iter|train) time: {micro_ms} ?ms"

@@ -14,7 +14,7 @@ import numpy as np
 
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header
+from gptwright.record.readers.headers import NVIDIA_SMI, Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import WHOLE, Columns, Shape
 from gptwright.record.readers.tables import Rows
@@ -75,8 +75,7 @@ MODDED = Reader(
         Shape("eval", r"s:{step} tel:{val_loss}" + WHOLE[6]),
     ),
     headers=(
-        Header(r"^\|\s+\d+\s+{device}\s+(?:On|Off|N/A)\s+\|"),
-        Header(r"\d{1,7}MiB / +{device_memory_bytes@MiB}MiB \|"),
+        *NVIDIA_SMI,
         Header(r"peak memory (?:allocated|consumption): {peak_memory_bytes@MiB} MiB"),
     ),
     special=_after_the_source,

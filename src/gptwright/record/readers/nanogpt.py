@@ -18,7 +18,7 @@ from gptwright.facts import Value
 from gptwright.record.configs import literal
 from gptwright.record.evidence import LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Header, Said, fact
+from gptwright.record.readers.headers import NVIDIA_SMI, Header, Said, fact
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import NO_COMMA, Shape, same_decimals
 
@@ -97,6 +97,7 @@ HEADERS = (
     Header(r"Initializing a new model from scratch", means={"settings.init_from": "scratch"}),
     Header(r"Initializing from OpenAI GPT-2 weights: {settings.init_from}(?:\s|$)"),
     Header(r"overriding dropout rate to {settings.dropout}"),
+    *NVIDIA_SMI,
 )
 BEGINS = re.compile(r"(?:iter|step) \d+(?::|$)")
 
@@ -180,8 +181,10 @@ class Settings:
         a_word = isinstance(value, str) and A_NAME.fullmatch(value) is not None
         if default is None or not (a_word if isinstance(default, str) else not isinstance(value, str)):
             return False
-        before = self._build.header.setdefault(name, fact(Said(name, value), line))
+        said = fact(Said(name, value), line)
+        before = self._build.header.setdefault(name, said)
         if before.value != value:
+            self._build.said_again.append(said)
             # What is advised to change has comments of its own.
             self._another_config = True
             comments = self._build.comments

@@ -22,6 +22,7 @@ from gptwright.record.readers.wandb import Summary
 Seams = tuple[int, ...]
 
 NO_DIGITS = dict.fromkeys(map(ord, "0123456789"), "0")
+DIGITS, DECIMALS = re.compile(r"\d+"), re.compile(r"\.(\d+)$")
 MOST_PREFIXES = 1_000
 # Shorter than any line of data.
 SHORTEST = 8
@@ -32,9 +33,10 @@ MOST_HEADS = 4
 FILLED = 0.6
 FIRST_WORD = re.compile(r"\s*(\S*)")
 # What ends so is whole, even where the file ends in it.
-CLOSING = "}"
-# A whole JSON file on one line is read object by object.
-CLOSED = re.compile(r"(?<=\})")
+CLOSING = ("}", "]")
+# A whole JSON file on one line is read object by object, and so is a list of them.
+A_LIST = "[{"
+CLOSED = re.compile(r"(?<=\})|(?<=\]),? ?(?=\[)")
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class Passage:
         self._hot: Hot | None = None
         self._batch: list[tuple[int, int, str]] = []
         self._torn = False
+        self._last_taken = ""
         # Forms of what stood in front of lines and belongs there; times make a new text of each.
         self._prefixes: set[str] = set()
 
@@ -126,7 +129,7 @@ class Passage:
 
     def line(self, text: str, number: int) -> None:
         """Reads one line."""
-        if "\r" not in text and len(text) <= LONGEST_LINE:
+        if "\r" not in text and len(text) <= LONGEST_LINE and not text.startswith(A_LIST):
             self._part(text, number)
             return
         self.build.hazards["carriage returns"] += text.count("\r")
@@ -136,7 +139,8 @@ class Passage:
             # Of bars that share a line only the last one can be cut.
             self._torn = torn and at > shown_last
             at += len(shown) + 1
-            for part in [shown] if len(shown) <= LONGEST_LINE else CLOSED.split(shown):
+            short = len(shown) <= LONGEST_LINE and not shown.startswith(A_LIST)
+            for part in [shown] if short else CLOSED.split(shown):
                 if part and not part.isspace():
                     self._part(part[:LONGEST_LINE], number)
 
@@ -188,15 +192,27 @@ class Passage:
         told = unstamped(text)
         in_front = len(text.rstrip()) - len(told)
         readable = not self._torn or self.reader.whole is not None or text.endswith(CLOSING)
+        readable = readable or self._ends_like_those_before(text)
         if (
             self._special is not None
             and readable
             and self._special(text if self.reader.whole_lines else told, number)
         ):
+            self._last_taken = text
             return True
         if self._header(told, number, tuple(seam - in_front for seam in seams)):
             return True
         return not seams and self._events.read(text, number, full_width=len(text) == self._width)
+
+    def _ends_like_those_before(self, text: str) -> bool:
+        """Whether a last line without an end has all that the line before it has, and as many decimals."""
+        before, now = self._last_taken.rstrip(), text.rstrip()
+        if not self.reader.whole_lines or DIGITS.sub("0", before) != DIGITS.sub("0", now):
+            return False
+        ends = [DECIMALS.search(line) for line in (before, now)]
+        if not now[-1:].isdigit():
+            return True
+        return None not in ends and len({len(end[1]) for end in ends if end is not None}) == 1
 
     def _data(self, text: str, number: int, seams: Seams) -> bool:
         begin = 0

@@ -18,10 +18,18 @@ import numpy as np
 
 from gptwright.facts import logged
 from gptwright.record.arrays import Booleans, Floats
-from gptwright.record.configs import SAME_AS, literal
-from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, UNNAMED, LogFormat, TrainLoss
+from gptwright.record.evidence import (
+    CARRIED,
+    IN_BITS,
+    IN_EPOCHS,
+    NUMBERED,
+    OF_CHARACTERS,
+    UNNAMED,
+    LogFormat,
+    TrainLoss,
+)
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import Said
+from gptwright.record.readers.headers import NVIDIA_SMI
 from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
     Printed,
@@ -33,10 +41,11 @@ from gptwright.record.readers.printed_fields import (
     tokens_per_second,
     tokens_seen,
 )
-from gptwright.record.readers.printed_table import Table
+from gptwright.record.readers.printed_header import take_header
+from gptwright.record.readers.printed_table import Row, Table
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
-from gptwright.record.readers.steps import step_before
+from gptwright.record.readers.steps import step_before, step_printed_before
 from gptwright.record.readers.tables import Rows, note_tokens_per_step
 
 WHERE = ("step", "of", "of_bar", "epoch", "epochs")
@@ -73,53 +82,9 @@ SENTENCES = re.compile(
 )
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
+# Evaluations of which so many are the one before are printed again, not made again.
+MOST_REPEATED = 0.5
 NEVER = re.compile(r"(?!)")
-
-COUNT = r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,15}(?:\.\d{1,9})?)"
-UNIT = r"(?: ?(M|B|K|million|billion)\b)?"
-PARAMETERS = re.compile(
-    rf"(?<![a-z])param(?:eter)?s\b[^\d\n]{{0,20}}?{COUNT}{UNIT}(?![\w.,]*\d)"
-    rf"|(?<![\w.,]){COUNT}{UNIT}\s{{1,8}}(?:total |(?:non-)?trainable |model )?param(?:eter)?s\b",
-    re.IGNORECASE,
-)
-# An adapter's share of the model: `Trainable parameters = 41,943,040/8,030,261,248 (0.52% trained)`.
-ADAPTED = re.compile(
-    rf"trainable param(?:eter)?s\b[^\d\n]{{0,20}}[\d,]{{1,20}}\s?(?:/|of)\s?{COUNT}{UNIT}(?![\w.,]*\d)",
-    re.IGNORECASE,
-)
-TRAINABLE, FROZEN = re.compile(r"trainable", re.IGNORECASE), re.compile(r"non-?trainable", re.IGNORECASE)
-DEVICE = re.compile(
-    r"(?:device|gpu|cuda)\b[^:=\n]{0,20}[:=]\s{0,4}"
-    r"((?:NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple)\b[\w .-]{2,40})",
-    re.IGNORECASE,
-)
-UNITS = {"m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9, "k": 1e3}
-SETTING = re.compile(r"\W{0,6}([A-Za-z_][\w ]{1,30}?)[\"']?\s{0,20}[:=]\s{0,20}([^\s,][^,]{0,40}?)\W{0,3}")
-# What loops call settings, beyond the names that other trainers have for them (`SAME_AS`).
-CALLED: dict[str, str] = {
-    **SAME_AS,
-    **{
-        name: name
-        for name in (
-            "vocab_size",
-            "batch_size",
-            "block_size",
-            "n_layer",
-            "n_head",
-            "n_embd",
-            "dropout",
-            "learning_rate",
-            "max_iters",
-            "weight_decay",
-            "eval_interval",
-            "eval_iters",
-            "gradient_accumulation_steps",
-            "grad_clip",
-            "warmup_iters",
-            "dtype",
-        )
-    },
-}
 
 
 class Prints:
@@ -137,6 +102,11 @@ class Prints:
 
     def take(self, text: str, line: int) -> bool:
         """Takes a line if it is data or a fact of the header."""
+        exported = self._table.exported(text)
+        for row in exported:
+            self._of_table(row, line)
+        if exported:
+            return True
         taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
         return any(taken)
 
@@ -144,21 +114,16 @@ class Prints:
         row = self._table.take(text)
         if row is not None:
             self._build.hazards[BESIDE] = self._table.left_out
-            self._build.hazards[UNNAMED] += self._table.unnamed
-            self._rows(
-                row.said,
-                line,
-                (math.nan, math.nan, row.rate, math.nan, row.clock, math.nan),
-                counts_alone=math.isfinite(row.rate) or self._table.unnamed,
-            )
+            self._of_table(row, line)
             return True
         text = flat(text)
         found = printed(text)
         if not (found.has_loss or found.evaluates):
-            return self._begins(found, text, line) or self._setting(text, line)
+            return self._begins(found, text, line) or take_header(self._build, text, line)
         placed = self._placed(found, line)
         if placed or (found.has_loss and not found.evaluates):
             self._build.hazards[IN_BITS] += found.in_bits
+            self._build.hazards[OF_CHARACTERS] += found.of_characters
             more = (
                 step_seconds(text),
                 tokens_per_second(text),
@@ -169,11 +134,22 @@ class Prints:
             )
             self._rows(found, line, more, TRAIN if placed else LOSSES_ALONE)
             return True
-        return self._setting(text, line)
+        return take_header(self._build, text, line)
+
+    def _of_table(self, row: Row, line: int) -> None:
+        """Adds the rows of a table's line."""
+        self._build.hazards[UNNAMED] += self._table.unnamed
+        self._rows(
+            row.said,
+            line,
+            (math.nan, row.speed, row.rate, row.norm, row.clock, row.tokens),
+            counts_alone=math.isfinite(row.rate) or self._table.unnamed,
+        )
 
     def _placed(self, said: Printed, line: int) -> bool:
         """Gives a line the epoch of the lines before where it names none; False if it is nowhere."""
         if not math.isnan(said.epoch):
+            self._build.note_epoch(said.epoch, line)
             self._epoch = said.epoch
             self._epochs = said.epochs if not math.isnan(said.epochs) else self._epochs
         said.epoch, said.epochs = self._epoch, self._epochs
@@ -209,63 +185,11 @@ class Prints:
         if not said.counts or not ALONE.search(text) or len(text) > LONGEST_HEADING:
             return False
         if not math.isnan(said.epoch):
+            self._build.note_epoch(said.epoch, line)
             self._epoch, self._epochs = said.epoch, said.epochs
         if not math.isnan(said.step):
             self._block, self._block_line = said, line
         return True
-
-    def _setting(self, text: str, line: int) -> bool:
-        """Takes the model's size, or a setting that is printed before the first step."""
-        if self._build.has_rows():
-            return False
-        device = DEVICE.search(text)
-        if device is not None:
-            self._build.fact("device", device[1].strip(), line)
-            return True
-        counted = _model_size(text)
-        if counted is not None and "tensors" not in text:
-            number, unit = counted
-            self._parameters(number, unit, line)
-            return True
-        return self._assignment(text, line)
-
-    def _assignment(self, text: str, line: int) -> bool:
-        setting = SETTING.fullmatch(text)
-        name = CALLED.get("_".join(setting[1].lower().split())) if setting is not None else None
-        if setting is None or name is None:
-            return False
-        try:
-            value = literal(setting[2])
-        except ValueError:
-            return False
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            self._build.setting(name, value, line)
-        return True
-
-    def _parameters(self, number: str, unit: str, line: int) -> None:
-        scale = UNITS.get(unit, 1.0)
-        count = round(float(number.replace(",", "")) * scale)
-        if count < 1:
-            return
-        decimals = len(number.partition(".")[2])
-        rounding = 0.5 * scale * 10.0**-decimals if unit else None
-        self._build.said(Said("parameters_total", count, rounding), line)
-
-
-def _model_size(text: str) -> tuple[str, str] | None:
-    """A count of parameters and its unit: of all where a line has that and those that are trained."""
-    adapted = ADAPTED.search(text)
-    if adapted is not None:
-        return adapted[1], (adapted[2] or "").lower()
-    before, found = 0, []
-    for match in PARAMETERS.finditer(text):
-        words = text[before : match.end()]
-        before = match.end()
-        if not FROZEN.search(words):
-            number, unit = (match[1], match[2]) if match[1] else (match[3], match[4])
-            found.append((TRAINABLE.search(words) is not None, number, (unit or "").lower()))
-    _, number, unit = min(found, key=lambda each: each[0], default=(False, "", ""))
-    return (number, unit) if number else None
 
 
 def _prints(build: Builder) -> Callable[[str, int], bool]:
@@ -287,8 +211,19 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
     if build.hazards[IN_BITS]:
         for rows, name in ((train, "loss"), (evals, "val_loss")):
             rows[name] = rows[name] * math.log(2)
+    _drop_carried(build, train, evals)
     _count(build, train, evals)
     return None
+
+
+def _drop_carried(build: Builder, train: Rows, evals: Rows) -> None:
+    """Keeps of evaluations that training lines repeat until the next one, as bars do, those that are new."""
+    val = evals["val_loss"]
+    again = np.append(False, val[1:] == val[:-1]) & np.isin(evals.line, train.line)
+    moves = len(train) > 1 and (np.diff(train["loss"]) == 0).mean() < MOST_REPEATED
+    if len(evals) and moves and again.mean() > MOST_REPEATED:
+        evals.take(~again)
+        build.hazards[CARRIED] = len(evals)
 
 
 def _count(build: Builder, train: Rows, evals: Rows) -> None:
@@ -313,7 +248,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     _time(train)
     # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
     train.take(np.isfinite(train["step"]))
-    evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_before(train, evals.line))
+    evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_printed_before(train, evals))
     note_tokens_per_step(build, train)
     _note_passes(build, train, of_epoch=begins_anew)
 
@@ -364,14 +299,14 @@ def _in_epochs(build: Builder, train: Rows, evals: Rows, base: float) -> None:
         return
     train["step"], evals["step"] = train["epoch"], evals["epoch"]
     build.hazards[IN_EPOCHS] = len(train) + len(evals)
-    last = _last_epoch(train if len(train) else evals)
+    last = _last_epoch(build, train if len(train) else evals)
     if last is not None:
         _say_epochs(build, last[0] + 1 - base, last[1])
 
 
 def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
     """How many passes over the data were made, where the log counts them by parts."""
-    last = _last_epoch(train)
+    last = _last_epoch(build, train)
     if last is None:
         return
     if of_epoch:
@@ -380,9 +315,13 @@ def _note_passes(build: Builder, train: Rows, *, of_epoch: bool) -> None:
         _say_epochs(build, *last)
 
 
-def _last_epoch(rows: Rows) -> tuple[float, int] | None:
+def _last_epoch(build: Builder, rows: Rows) -> tuple[float, int] | None:
+    """The last epoch of a table, and a line that says it: rows behind one need not say it again."""
     known = np.flatnonzero(np.isfinite(rows["epoch"]))
-    return (float(rows["epoch"][known[-1]]), int(rows.line[known[-1]])) if len(known) else None
+    if not len(known):
+        return None
+    last = float(rows["epoch"][known[-1]])
+    return last, build.epochs_said.get(last, int(rows.line[known[-1]]))
 
 
 def _say_epochs(build: Builder, epochs: float, line: int) -> None:
@@ -400,6 +339,7 @@ PLAIN = Reader(
         any_model=True,
     ),
     begins=NEVER,
+    headers=NVIDIA_SMI,
     special=_prints,
     whole_lines=True,
     finish=_finish,

@@ -15,7 +15,10 @@ from gptwright.record.readers.fields import LOSS, POSITIVE
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
 # A whole number in front of a comma and digits is the beginning of another one.
 VALUE = rf"(?:\d{{1,3}}(?:,\d{{3}})+\.\d{{1,20}}|(?!\d{{1,12}},\d){LOSS})"
-NUMBER = r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])|\d{1,9}k(?![a-z])|\d{1,12})"
+NUMBER = (
+    r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])"
+    r"|\d{1,9}(?:\.\d{1,3})?k(?![a-z])|\d{1,12})"
+)
 WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 # W&B counts its own calls in `_step`, beside the trainer's step.
 STEP = re.compile(
@@ -31,7 +34,10 @@ CLOCKED = re.compile(r"^\W{0,4}\[(\d{1,12}) \| \d{1,12}\.\d\d\]")
 # `250 iterations -- validation loss 2.11`, and char-rnn's `100/13000 (epoch 0.1)`, at the start of a line.
 COUNTED = re.compile(
     r"^\W{0,12}(?:after )?(\d{1,12}) (?:steps|iterations|iters|updates)(?![a-z])"
-    r"|^\W{0,4}(\d{1,12})/(\d{1,12}) \(epoch",
+    r"|^\W{0,4}(\d{1,12})/(\d{1,12}) \(epoch"
+    # Flax's writer: `[100] loss=…`; a loop's own `it=100`
+    r"|\[(\d{1,12})\] (?=[\w/ ]{0,30}loss\b)|^\W{0,4}(\d{1,12}) (?=train(?:ing)? loss\b)"
+    r"|(?<![\w.])it[:=] {0,4}(\d{1,9}(?:\.\d{1,3})?k|\d{1,12})(?![\w.])",
     re.IGNORECASE,
 )
 # A pair by itself, as `[100/300]`, or behind the epoch, as fairseq has it.
@@ -45,11 +51,17 @@ EPOCH = re.compile(
 )
 NAMED = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
-    rf"((?:/[a-z_]{{1,20}}){{0,3}})(?![a-z_/])(?:\s?\([a-z]{{1,12}}\))?{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
+    r"((?:(?:/|[ _](?=train|val))[a-z_]{1,20}){0,3})(?![a-z_/])(?:\s?\([a-z]{1,12}\))?"
+    rf"{BETWEEN}(?<![\w.-])({VALUE})(?!(?!nats\b)[\w.]*[\w%])",
     re.IGNORECASE,
 )
 BITS_A_BYTE = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(?:bpb|bits[ _]per[ _]byte)"
+    rf"{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
+    re.IGNORECASE,
+)
+BITS_A_CHARACTER = re.compile(
+    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(?:bpc|bits[ _]per[ _]char(?:acter)?)"
     rf"{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
     re.IGNORECASE,
 )
@@ -112,7 +124,8 @@ SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
 VALIDATING = re.compile(
-    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)",
+    r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)"
+    r"|^\W{0,8}(?:test|dev)(?: set)?: ",
     re.IGNORECASE,
 )
 VALIDATION = frozenset(
@@ -187,6 +200,7 @@ class Printed:
         has_val_loss: likewise of validation.
         val_bpb: of validation, bits a byte; NaN also where it is not printed.
         in_bits: the perplexity beside the loss is 2 to its power, as fairseq has it.
+        of_characters: the losses were printed as bits a character, and no others.
     """
 
     step: float = math.nan
@@ -200,6 +214,7 @@ class Printed:
     has_val_loss: bool = False
     val_bpb: float = math.nan
     in_bits: bool = False
+    of_characters: bool = False
 
     @property
     def evaluates(self) -> bool:
@@ -217,6 +232,8 @@ def printed(text: str) -> Printed:
     said = Printed()
     _losses(text, said)
     said.val_bpb = _bits_a_byte(text)
+    if not (said.has_loss or said.has_val_loss):
+        _bits_a_character(text, said)
     epoch = EPOCH.search(text)
     if epoch is not None:
         said.epoch = float(epoch[1])
@@ -242,6 +259,19 @@ def _bits_a_byte(text: str) -> float:
         if (words & VALIDATION or of_validation) and not words & (OTHER | TRAINING):
             return _value(number)
     return math.nan
+
+
+def _bits_a_character(text: str, said: Printed) -> None:
+    of_validation = VALIDATING.search(text) is not None
+    for prefix, number in BITS_A_CHARACTER.findall(text):
+        words = set(re.split(r"[ _/.-]+", prefix.lower()))
+        if words & OTHER:
+            continue
+        value, said.of_characters = _value(number) * math.log(2), True
+        if (words & VALIDATION or of_validation) and not words & TRAINING:
+            said.val_loss, said.has_val_loss = value, True
+        elif not said.has_loss:
+            said.loss, said.has_loss = value, True
 
 
 def _count(text: str) -> float:
@@ -278,10 +308,11 @@ def _losses(text: str, said: Printed) -> None:
     beside = VAL_ALONE.search(text) if said.has_loss and not said.has_val_loss else None
     if beside is not None and not powers.has_val_loss:
         said.val_loss, said.has_val_loss = float(beside[1]), True
+    losses_are_named = said.has_val_loss
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
-    if not (said.has_loss or said.has_val_loss) and powers.has_loss and powers.loss >= 1:
+    if not (said.has_loss or losses_are_named) and powers.has_loss and powers.loss >= 1:
         said.loss, said.has_loss = math.log(powers.loss), True
 
 

@@ -59,8 +59,19 @@ VAL = frozenset(
     )
 )
 RATES = frozenset(("lr", "learning rate"))
+NORMS = frozenset(("grad norm", "gradient norm", "gnorm", "norm"))
+TOKENS = frozenset(
+    ("tokens", "tokens seen", "total tokens", "tokens processed", "consumed tokens", "num tokens")
+)
+SPEEDS = frozenset(("tok s", "tokens s", "tok sec", "tokens sec", "tokens per sec", "tokens per second"))
+CLOCKS = frozenset(
+    ("wall time", "walltime", "elapsed", "elapsed s", "elapsed sec", "elapsed seconds", "elapsed time")
+)
+FURTHER = {"rate": RATES, "norm": NORMS, "speed": SPEEDS, "clock": CLOCKS, "tokens": TOKENS}
 # TensorBoard's export of one quantity, which only the name of the file may tell.
 EXPORTED = ["wall time", "step", "value"]
+# The same as JSON: `[[wall time, step, value], …]`.
+TRIPLE = re.compile(rf"\[\s*(\d{{9,10}}(?:\.\d{{1,20}})?),\s*(\d{{1,12}}),\s*({LOSS})\s*\](?=\s*[,\]]|$)")
 SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
 NAME = re.compile(
@@ -80,12 +91,18 @@ class Row:
     Attributes:
         said: its losses and where in the run they are.
         rate: the learning rate.
+        norm: of the gradient.
+        speed: tokens a second.
         clock: what a clock shows, in seconds.
+        tokens: since the start of the run.
     """
 
     said: Printed
     rate: float = math.nan
+    norm: float = math.nan
+    speed: float = math.nan
     clock: float = math.nan
+    tokens: float = math.nan
 
 
 class Table:
@@ -119,6 +136,14 @@ class Table:
             self._names = []
             self._begin(text)
         return row
+
+    def exported(self, text: str) -> list[Row]:
+        """The rows of a line of TensorBoard's JSON; none where it is no such line."""
+        found = TRIPLE.findall(text) if text.lstrip().startswith("[") else []
+        if found and not self._names:
+            self._keep(EXPORTED)
+        rows = (self._row([clock, step, value]) for clock, step, value in found)
+        return [row for row in rows if row is not None]
 
     def _begin(self, text: str) -> None:
         """Takes a line of names, if it is one."""
@@ -164,7 +189,8 @@ class Table:
         return [cell.strip().strip("\"'*") for cell in cells]
 
     def _row(self, cells: list[str]) -> Row | None:
-        said, rate, clock = Printed(), math.nan, math.nan
+        said = Printed()
+        more: dict[str, float] = {}
         if self._separator == " " and len(cells) < len(self._names):
             return None
         if self._separator != ",":
@@ -180,11 +206,9 @@ class Table:
                 said.loss, said.has_loss = value, whole is not None
             elif name in VAL and not said.has_val_loss:
                 said.val_loss, said.has_val_loss = value, whole is not None
-            elif name in RATES:
-                rate = value
-            elif name == "wall time":
-                clock = value
-        return Row(said, rate, clock) if said.counts else None
+            else:
+                more |= {field: value for field, names in FURTHER.items() if name in names}
+        return Row(said, **more) if said.counts else None
 
 
 def _quantity_in(file: str) -> str:
@@ -211,4 +235,4 @@ def _plain(name: str) -> str:
 
 
 def _known(name: str) -> bool:
-    return name in STEPS or name in EPOCHS or name in TRAIN or name in VAL or name in RATES
+    return any(name in names for names in (STEPS, EPOCHS, TRAIN, VAL, *FURTHER.values()))

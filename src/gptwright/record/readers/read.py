@@ -269,8 +269,9 @@ def evidence_of(
         failures=[event.line for event in events if event.kind in FATAL],
         other_models=[sign * line for line in build.other_models],
     )
-    if segments.runs > 1:
+    if segments.last_run_between is not None:
         build.hazards[SEVERAL_RUNS] = segments.runs
+        build.take_between(*segments.last_run_between)
     return LogEvidence(
         format=log_format,
         path=name,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gptwright.record.arrays import Floats, Integers
-from gptwright.record.readers.tables import Rows
+from gptwright.record.readers.tables import Rows, only_down
 
 
 def step_before(train: Rows, lines: Integers) -> Floats:
@@ -19,12 +19,22 @@ def step_after(train: Rows, lines: Integers) -> Floats:
 
 def fill_from_next(train: Rows, evals: Rows) -> None:
     """For trainers that evaluate before the step that they print next; after the last line, one step on."""
-    _fill(evals, step_after(train, evals.line), step_before(train, evals.line) + 1)
+    _fill(evals, step_printed_after(train, evals), step_printed_before(train, evals) + 1)
 
 
 def fill_from_previous(train: Rows, evals: Rows) -> None:
     """For trainers that count from 1 and evaluate after the step printed before; at the start, one back."""
-    _fill(evals, step_before(train, evals.line), step_after(train, evals.line) - 1)
+    _fill(evals, step_printed_before(train, evals), step_printed_after(train, evals) - 1)
+
+
+def step_printed_before(train: Rows, evals: Rows) -> Floats:
+    """The step of the line printed before each evaluation, also where the newest line stands first."""
+    return step_after(train, evals.line) if only_down(train["step"]) else step_before(train, evals.line)
+
+
+def step_printed_after(train: Rows, evals: Rows) -> Floats:
+    """The step of the line printed after each evaluation, likewise."""
+    return step_before(train, evals.line) if only_down(train["step"]) else step_after(train, evals.line)
 
 
 def _fill(evals: Rows, first: Floats, else_second: Floats) -> None:

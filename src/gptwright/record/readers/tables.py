@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gptwright.record.arrays import Booleans, Floats, Integers
-from gptwright.record.evidence import EvalLines, Event, EventKind, TrainLines
+from gptwright.record.evidence import CARRIED, EvalLines, Event, EventKind, TrainLines
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.shapes import Columns
@@ -21,6 +21,7 @@ REPEATED_WITHIN = 2
 FEWEST_COUNTS, UNEVEN = 3, 0.02
 # So many steps back, and none forward, are no runs that start again.
 FEWEST_BACK = 4
+CARRIED_EVAL = Columns("eval", "step", "val_loss")
 LOSSES = ("loss", "train_loss", "val_loss", "val_bpb")
 
 
@@ -129,8 +130,12 @@ def eval_lines(rows: Rows, segment: Integers) -> EvalLines:
 
 def newest_first(train: Rows, evals: Rows) -> bool:
     """Whether the steps of a log only go down: it was pasted with its newest line first."""
-    lines = np.concatenate([train.line, evals.line])
-    steps = np.concatenate([train["step"], evals["step"]])[np.argsort(lines, kind="stable")]
+    _, _, steps = _in_order(train, evals)
+    return only_down(steps)
+
+
+def only_down(steps: Floats) -> bool:
+    """Whether steps go down and never up, more often than by chance."""
     passed = np.diff(steps[np.isfinite(steps)])
     return bool((passed < 0).sum() >= FEWEST_BACK and not (passed > 0).any())
 
@@ -155,6 +160,8 @@ class Segments:
         evals: the segment of each evaluation.
         runs: how many runs the log holds.
         last_run: the segment with which the last run starts.
+        last_run_between: the last line of the run before the last one, and its own first one; None where
+            there is one run.
         unannounced: line, step before and step after of each resume that no line announces.
     """
 
@@ -168,9 +175,7 @@ class Segments:
         failures: Iterable[int],
         other_models: Sequence[int],
     ) -> None:
-        lines = np.concatenate([train.line, evals.line])
-        order = np.argsort(lines, kind="stable")
-        lines, steps = lines[order], np.concatenate([train["step"], evals["step"]])[order]
+        order, lines, steps = _in_order(train, evals)
         resumed = _between(lines, resumes)
         back = steps[1:] < steps[:-1]
         failed = _between(lines, failures) & (steps[1:] <= steps[:-1])
@@ -183,15 +188,17 @@ class Segments:
         again |= _between(lines, other_models)
         self.runs = 1 + int(again.sum())
         self.last_run = int(number[1:][again][-1]) if again.any() else 0
+        begins_at = np.flatnonzero(again)
+        self.last_run_between = (
+            (int(lines[begins_at[-1]]), int(lines[begins_at[-1] + 1])) if len(begins_at) else None
+        )
         unannounced = np.flatnonzero(begins & ~resumed & ~again)
         self.unannounced = [(int(lines[at + 1]), int(steps[at]), int(steps[at + 1])) for at in unannounced]
 
 
 def dated(events: Sequence[Event], train: Rows, evals: Rows) -> tuple[Event, ...]:
     """The events in the order of the rows, each with the last step that was printed before it."""
-    lines = np.concatenate([train.line, evals.line])
-    order = np.argsort(lines, kind="stable")
-    lines, steps = lines[order], np.concatenate([train["step"], evals["step"]])[order]
+    _, lines, steps = _in_order(train, evals)
     at = np.searchsorted(lines, [event.line for event in events]) - 1
     return tuple(
         Event(event.kind, abs(event.line), int(steps[row]) if row >= 0 else None, event.text)
@@ -234,10 +241,33 @@ def note_tokens_per_step(build: Builder, train: Rows) -> None:
     build.header["tokens_per_step"] = fact(said, int(train.line[known[-1]]))
 
 
+def take_carried(build: Builder, train: Rows, evals: Rows) -> None:
+    """Takes evaluations from training lines that repeat the last one, where the log has no others."""
+    carried = train["carried_val_loss"]
+    if len(evals) or not np.isfinite(carried).any():
+        return
+    rows = np.flatnonzero(np.isfinite(carried) & (carried != np.append(np.nan, carried[:-1])))
+    for row in rows:
+        build.row(CARRIED_EVAL, int(train.line[row]), (float(train["step"][row]), float(carried[row])))
+    evals.read(build)
+    build.hazards[CARRIED] = len(rows)
+
+
 def note_unknown_mfu(build: Builder, train: Rows) -> None:
     """Counts the MFUs by which a trainer says that it does not know the device."""
     if train.unknown_mfu:
         build.hazards["MFU unknown to the trainer"] += train.unknown_mfu
+
+
+def _in_order(train: Rows, evals: Rows) -> tuple[Integers, Integers, Floats]:
+    """The order of the rows of both tables, with their lines and steps in it.
+
+    Of rows on one line, as of a bar that is drawn over itself, steps tell what came first.
+    """
+    lines = np.concatenate([train.line, evals.line])
+    steps = np.concatenate([train["step"], evals["step"]])
+    order = np.lexsort((steps, lines))
+    return order, lines[order], steps[order]
 
 
 def _piece(columns: Columns, rows: Sequence[float]) -> tuple[dict[str, Floats], Booleans, int]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gptwright.record.evidence import NUMBERED
 from gptwright.record.readers.build import Builder
+from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.printed_fields import learning_rate, printed
 from gptwright.record.readers.shapes import Columns
 
@@ -69,6 +70,9 @@ def add_summary(build: Builder, entries: Mapping[str, tuple[str, int]], *, evalu
     if last is not None and not said.step >= last:
         return
     step = said.step
+    at = [line for name, (value, line) in entries.items() if printed(f"{name}: {value}").step == step]
+    if at:
+        build.header["last_step"] = fact(Said("last_step", int(step)), at[0])
     if math.isnan(step):
         step = 1.0
         build.hazards[NUMBERED] += 1

@@ -1,0 +1,71 @@
+"""Whether two losses are the same quantity where they are not printed in nats a token."""
+
+from pathlib import Path
+
+import pytest
+
+from gptwright.diagnose.compare import Comparison, compare
+from gptwright.diagnose.reading import Reading, read_run
+from gptwright.record.open_run import open_run
+
+
+def test_bits_a_byte_compare_models_of_other_vocabularies(tmp_path: Path) -> None:
+    def run(name: str, end: float, vocabulary: int) -> Reading:
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = [f"Vocab size: {vocabulary:,}", "Total batch size 524,288 => gradient accumulation steps: 1"]
+        lines += [f"Step {s:05d} | Validation bpb: {end + 900 / (s + 500):.6f}" for s in range(0, 5001, 250)]
+        (folder / "log.txt").write_text("\n".join(lines) + "\n")
+        return read_run(open_run(str(folder)))
+
+    comparison = compare(run("a", 0.80, 65536), run("b", 0.76, 32768))
+    assert comparison.comparable
+    assert comparison.at_equal_tokens[-1].delta == pytest.approx(-0.04, abs=1e-6)
+    assert "b is ahead" in comparison.findings[-1].message
+    assert "bits/byte after 2.62B tokens" in comparison.findings[-1].message
+
+
+def characters(folder: Path, line: str, facts: str = "") -> Reading:
+    """A log of such lines, whose values fall from 2 to 1.5."""
+    folder.mkdir()
+    steps = range(250, 5001, 250)
+    (folder / "log.txt").write_text("".join(line.format(s=s, v=1.5 + 125 / s) + "\n" for s in steps))
+    (folder / "facts.toml").write_text(facts)
+    return read_run(open_run(str(folder)))
+
+
+BITS, NATS = (
+    "step {s} | train bpc {v:.4f} | val bpc {v:.4f}",
+    "step {s} | train loss {v:.4f} | val loss {v:.4f}",
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "comparable", "reason"),
+    [
+        ("", True, "comparable only if the other's tokens are characters"),
+        ("vocab_size = 65\n", True, "tokens per step of a are not known"),
+        ("vocab_size = 50257\n", False, "a token's, which has several characters"),
+    ],
+)
+def test_a_loss_of_a_character_beside_one_of_a_token(
+    tmp_path: Path, facts: str, comparable: bool, reason: str
+) -> None:
+    a, b = characters(tmp_path / "a", BITS), characters(tmp_path / "b", NATS, facts)
+    for found in (compare(a, b), compare(b, a)):
+        assert found.comparable is comparable
+        assert any(
+            reason.replace(" of a ", name) in each for name in (" of a ", " of b ") for each in found.reasons
+        )
+
+
+def test_bits_a_character_are_nats_of_one_times_0693(tmp_path: Path) -> None:
+    a, b = characters(tmp_path / "a", BITS), characters(tmp_path / "b", NATS, "vocab_size = 65\n")
+    found: Comparison = compare(a, b)
+    assert found.at_equal_tokens[-1].a == pytest.approx(0.6931 * found.at_equal_tokens[-1].b, rel=1e-4)
+
+
+def test_bits_a_character_are_not_held_against_a_vocabulary_of_tokens(tmp_path: Path) -> None:
+    """2 bits at the start are far below ln(50,257), which says nothing: they are a character's."""
+    assert characters(tmp_path / "a", BITS, "vocab_size = 50257\n").vocab_size is None
+    assert characters(tmp_path / "b", BITS, "vocab_size = 65\n").vocab_size is not None

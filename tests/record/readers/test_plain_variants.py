@@ -1,0 +1,157 @@
+"""What somebody's own loop prints, further: rarer names, bars that repeat, ends that are cut."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gptwright.record.evidence import CARRIED, OF_CHARACTERS, SEVERAL_RUNS, LogEvidence
+from gptwright.record.readers import read_log
+
+
+def read(text: str) -> LogEvidence:
+    return read_log(None, data=text.encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "steps"),
+    [
+        ("[ 120s] it={k:.1f}k loss={loss} ppl=24.8", [200, 400, 600]),
+        ("train.py:210] [{s}] loss={loss}, learning_rate=0.0003", [200, 400, 600]),
+        ("train.py:210] [{s}] train/loss={loss}", [200, 400, 600]),
+    ],
+)
+def test_a_counter(line: str, steps: list[int]) -> None:
+    log = read("".join(line.format(s=s, k=s / 1000, loss=f"{5 - s / 400:.3f}") + "\n" for s in steps))
+    np.testing.assert_array_equal(log.train.step, steps)
+    np.testing.assert_allclose(log.train.loss, [4.5, 4.0, 3.5])
+
+
+def test_a_loss_whose_word_stands_behind_it() -> None:
+    log = read("step 250 | loss train: 2.31 | loss val: 2.42\nstep 500 | loss train: 2.11 | loss val: 2.22\n")
+    np.testing.assert_array_equal(log.train.loss, [2.31, 2.11])
+    np.testing.assert_array_equal(log.evals.val_loss, [2.42, 2.22])
+
+
+def test_perplexities_of_both_splits_on_one_line() -> None:
+    log = read("epoch 1 | train ppl 90.02 | valid ppl 99.48\nepoch 2 | train ppl 54.60 | valid ppl 66.69\n")
+    np.testing.assert_allclose(log.train.loss, np.log([90.02, 54.60]))
+    np.testing.assert_allclose(log.evals.val_loss, np.log([99.48, 66.69]))
+
+
+def test_a_training_perplexity_beside_losses_says_nothing_new() -> None:
+    log = read("step 1 | val_loss 4.61 | ppl 90.02\nstep 2 | val_loss 4.41 | ppl 82.27\n")
+    assert not len(log.train)
+
+
+def bars(separator: str) -> str:
+    """Three epochs of a bar that is drawn over itself, with the validation of the epoch before."""
+    return separator.join(
+        f"Epoch {epoch}: {done}%|██ | {done}/100 [00:10<00:10, 9.00it/s,"
+        f" train_loss={4 - epoch - done / 200:.3f}, val_loss={4.5 - epoch:.3f}]"
+        for epoch in range(3)
+        for done in range(0, 101, 20)
+    )
+
+
+@pytest.mark.parametrize("separator", ["\r", "\n"])
+def test_a_bar_repeats_its_validation(separator: str) -> None:
+    log = read(bars(separator) + "\n")
+    assert log.train.step[-1] == 300
+    assert log.train.loss[-1] == 1.5
+    np.testing.assert_array_equal(log.evals.val_loss, [4.5, 3.5, 2.5])
+    assert log.hazards[CARRIED] == 3
+    assert SEVERAL_RUNS not in log.hazards
+
+
+def test_a_last_line_without_its_end_counts_where_it_ends_like_those_before() -> None:
+    lines = "step 100 | loss 3.512\nstep 200 | loss 3.312\nstep 300 | loss 3.2"
+    assert list(read(lines).train.step) == [100, 200]
+    assert list(read(lines + "12").train.step) == [100, 200, 300]
+    assert list(read("step 100 | loss 3.5 | 12k tok/s\nstep 200 | loss 3.3 | 12k tok/s").train.step) == [
+        100,
+        200,
+    ]
+    assert list(read("step 100 | loss 3.5 | n 120\nstep 200 | loss 3.3 | n 12").train.step) == [100]
+
+
+def test_bits_a_character() -> None:
+    log = read("step 500 | train bpc 2.10 | val bpc 2.21\nstep 1000 | train bpc 1.90 | val bpc 2.02\n")
+    np.testing.assert_allclose(log.train.loss, math.log(2) * np.array([2.10, 1.90]))
+    np.testing.assert_allclose(log.evals.val_loss, math.log(2) * np.array([2.21, 2.02]))
+    assert log.hazards[OF_CHARACTERS] == 2
+
+
+def test_bits_a_character_beside_the_loss_are_left_out() -> None:
+    line = "| epoch 4 | {b} / 5493 batches | loss {loss} | ppl 2.02 | bpc {bpc}\n"
+    log = read(line.format(b=10, loss=0.70, bpc=1.012) + line.format(b=20, loss=0.68, bpc=0.974))
+    np.testing.assert_array_equal(log.train.loss, [0.70, 0.68])
+    assert OF_CHARACTERS not in log.hazards
+
+
+def test_thousands_of_a_counter_that_a_space_parts() -> None:
+    log = read(
+        "".join(
+            f"step {s:,} : loss {5 - s / 1000:.3f}\n".replace(",", " ").replace(".", ",")
+            for s in (900, 1000, 1100)
+        )
+    )
+    np.testing.assert_array_equal(log.train.step, [900, 1000, 1100])
+    assert SEVERAL_RUNS not in log.hazards
+
+
+def test_litgpt_lines_that_repeat_the_last_validation() -> None:
+    line = "Epoch 34 | iter {i} step {s} | loss train: 2.84, val: {v} | iter time: 112.20 ms (step)\n"
+    log = read(
+        "".join(
+            line.format(i=5 * s, s=s, v=v) for s, v in ((100, "n/a"), (110, 2.9), (120, 2.9), (130, 2.861))
+        )
+    )
+    assert log.format.name == "litgpt"
+    np.testing.assert_array_equal(log.evals.val_loss, [2.9, 2.861])
+    np.testing.assert_array_equal(log.evals.line, [2, 4])
+    assert log.hazards[CARRIED] == 2
+    own = read(line.format(i=500, s=100, v=2.9) + "iter 505: val loss 2.7000, val time: 4567.89 ms\n")
+    np.testing.assert_array_equal(own.evals.val_loss, [2.7])
+
+
+def test_a_table_with_all_that_loops_write_down() -> None:
+    names = "step,train_loss,val_loss,learning_rate,grad_norm,tokens_seen,tokens_per_sec,elapsed_s\n"
+    rows = "".join(
+        f"{s},{5 - s / 400},{5.1 - s / 400},0.0006,0.8,{s * 65536},72000,{s * 0.9}\n" for s in (100, 200, 300)
+    )
+    log = read(names + rows)
+    assert log.header["tokens_per_step"].value == 65_536
+    np.testing.assert_array_equal(log.train.tokens_per_second, [72_000] * 3)
+    np.testing.assert_array_equal(log.train.grad_norm, [0.8] * 3)
+    np.testing.assert_allclose(log.train.seconds[1:], [0.9, 0.9])
+
+
+def test_a_loss_with_its_unit() -> None:
+    log = read("step=100 loss=3.21nats (4.63 bits)\nstep=200 loss=3.01 nats (4.34 bits)\n")
+    np.testing.assert_array_equal(log.train.loss, [3.21, 3.01])
+
+
+def test_a_number_in_front_of_the_training_loss_is_its_step() -> None:
+    log = read("100 train loss: 3.51 test loss: 3.62\n200 train loss: 3.31 test loss: 3.42\n")
+    np.testing.assert_array_equal(log.train.step, [100, 200])
+    np.testing.assert_array_equal(log.evals.val_loss, [3.62, 3.42])
+
+
+def test_the_loss_of_a_test_set_is_none_of_training() -> None:
+    log = read(
+        "Train Epoch: 1 [0/600]\tLoss: 2.31\nTrain Epoch: 1 [64/600]\tLoss: 2.11\n"
+        "Test set: Average loss: 1.95\n"
+    )
+    np.testing.assert_array_equal(log.train.loss, [2.31, 2.11])
+    np.testing.assert_array_equal(log.evals.val_loss, [1.95])
+
+
+def test_a_list_of_objects_on_one_line() -> None:
+    log = read(
+        '[{"step": 100, "train_loss": 3.5, "val_loss": 3.6},'
+        ' {"step": 200, "train_loss": 3.3, "val_loss": 3.4}]'
+    )
+    np.testing.assert_array_equal(log.train.step, [100, 200])
+    np.testing.assert_array_equal(log.evals.val_loss, [3.6, 3.4])
+    assert set(log.train.line) == {1}
