@@ -2,6 +2,7 @@
 
 from gptwright.record.log_text import log_lines, log_text
 from gptwright.record.metrics import Record
+from gptwright.record.readers import read_log
 
 START: Record = {
     "kind": "start", "step": 0, "tokens_per_step": 65536, "vocab_size": 65, "parameters_nanogpt": 29_940_000,
@@ -44,6 +45,18 @@ def test_the_whole_log_is_made_from_the_records() -> None:
     assert log_text(records) == (
         "Resuming training from step 8\niter 10: loss 9.4321, time 204.40ms, mfu 21.37%\nstopped at step 11\n"
     )
+
+
+def test_every_line_is_read_again() -> None:
+    records: list[Record] = [
+        START, EVAL, TRAIN, {"kind": "resume", "step": 8},
+        {"kind": "guard", "step": 9, "text": "skipping update 9"},
+        {"kind": "import", "step": 10, "origin": "nanoGPT"}, TRAIN | {"step": 11},
+        {"kind": "end", "step": 11, "state": "stopped"},
+    ]  # fmt: skip
+    for end in range(3, len(records) + 1):
+        evidence = read_log(None, data=log_text(records[:end]).encode())
+        assert evidence.lines_skipped == 0, log_text(records[:end])
 
 
 def test_an_evaluation_that_is_no_number_is_a_line_all_the_same() -> None:

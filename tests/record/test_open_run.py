@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -123,6 +124,18 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     two = folder(tmp_path, a__log=LOG, b__log=LOG)
     with pytest.raises(RunError, match=r"run holds 2 logs that can be read: a\.log, b\.log"):
         open_run(str(two))
+
+
+def test_a_folder_of_runs_names_them(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("To be, or not to be\n")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.txt").write_text(LOG)
+    runs = [re.escape(str(tmp_path / name)) for name in ("first", "second")]
+    with pytest.raises(
+        RunError, match=f"holds no log\n.*\n  fix: give one of the runs in it: {', '.join(runs)}"
+    ):
+        open_run(str(tmp_path))
 
 
 def test_two_configs_are_refused(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ RECORDS = ("metrics.jsonl", "log.txt", "trainer_state.json")
 # What loggers export; looked at where nothing else is there, and of JSON files only those with losses count.
 EXPORTS = ("*.csv", "*.json")
 SUMMARY = "wandb-summary.json"
+# How many runs of a folder an error names.
+MOST_NAMED = 5
 CONFIG_NAMES = ("config.py", "config.toml")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
@@ -107,16 +109,25 @@ def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
         others = [path for path in exports if _holds_losses(path)]
     if not others and not needed:
         return None
-    if not others:
+    below = _runs_below(folder)
+    if not others or (below and not any(map(_holds_losses, others))):
         raise RunError(
             f"{folder} holds no log",
             why="a log is log.txt, trainer_state.json, metrics.jsonl, or the only .log, .txt, .jsonl, .csv or"
             " .json file with losses",
-            fix="give the log file itself, or put it into the folder as log.txt",
+            fix=f"give one of the runs in it: {', '.join(below)}"
+            if below
+            else "give the log file itself, or put it into the folder as log.txt",
         )
     if len(others) == 1:
         return read_log(others[0])
     return _only_readable(folder, others)
+
+
+def _runs_below(folder: Path) -> list[str]:
+    """Folders in a folder that hold a record, of which it may be the place."""
+    found = sorted(path.parent for name in RECORDS for path in folder.glob(f"*/{name}") if path.is_file())
+    return [str(path) for path in dict.fromkeys(found)][:MOST_NAMED]
 
 
 def _holds_losses(path: Path) -> bool:

@@ -44,5 +44,5 @@ def _title(reading: Reading) -> str:
     log = reading.log
     if log is None:
         return reading.evidence.path
-    skipped = f", {log.lines_skipped} damaged lines skipped" if log.lines_skipped else ""
+    skipped = f", {units.counted(log.lines_skipped, 'damaged line')} skipped" if log.lines_skipped else ""
     return f"{log.format.name} log, {log.lines_read:,} lines{skipped}"

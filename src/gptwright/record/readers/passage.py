@@ -32,6 +32,8 @@ MOST_HEADS = 4
 # A middle piece of a broken line fills its width, up to the word that no longer fitted.
 FILLED = 0.6
 FIRST_WORD = re.compile(r"\s*(\S*)")
+# "saved at step 500" is a sentence, and no beginning of the line of a step.
+SENTENCE = re.compile(r"\b(?:at|from|after|until|to|since|before|by) (?:iter(?:ation)?|step) \d+\W*$", re.I)
 # What ends so is whole, even where the file ends in it.
 CLOSING = ("}", "]")
 # A whole JSON file on one line is read object by object, and so is a list of them.
@@ -177,11 +179,14 @@ class Passage:
         self._give_up()
         if self._width and len(text) == self._width:
             self._pending = Pending([(text, number)], [(text, ())])
-        elif not self._understood(text, number) and self.reader.begins.search(text):
+        elif not self._understood(text, number) and self._begins_data(text):
             if self._width:
                 self._pending = Pending([(text, number)], [(text, ())])
             else:
                 self.build.lines_skipped += 1
+
+    def _begins_data(self, text: str) -> bool:
+        return self.reader.begins.search(text) is not None and SENTENCE.search(text) is None
 
     def _understood(self, text: str, number: int, seams: Seams = ()) -> bool:
         """Takes what a line says, if anything; with `seams`, only if it stands on both sides of one."""
@@ -312,7 +317,7 @@ class Passage:
         if len(pending.pieces) > 1 and self._whole(pending.heads, pending):
             return
         for text, number in pending.pieces:
-            if not self._understood(text, number) and self.reader.begins.search(text):
+            if not self._understood(text, number) and self._begins_data(text):
                 self.build.lines_skipped += 1
 
 
