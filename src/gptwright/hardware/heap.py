@@ -28,13 +28,7 @@ def give_back_freed_memory() -> bool:
 
 
 def keep_freed_memory() -> bool:
-    """Makes the process keep all memory that it frees, for its own next use; whether this system can.
-
-    What it has freed before goes back: blocks of another size would lie between those of a step.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
-    if trim is not None:
-        trim(0)
+    """Makes the process keep all memory that it frees, for its own next use; whether this system can."""
     return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1, M_TOP_PAD: 64 * 2**20})
 
 

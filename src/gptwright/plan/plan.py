@@ -149,22 +149,7 @@ def make_plan(
     memory, fits, largest = _memory(config, shape, device)
     tokens = config.sequences_per_step * config.block_size * _steps(config)
     train_tokens = facts.get("train_tokens")
-    loss = (
-        None
-        if config.eval_only or not _from_scratch(config) or not is_like_known_runs(config)
-        else expected_loss(
-            dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
-            parameters=shape.count_parameters().nanogpt,
-            tokens=tokens,
-            vocab_size=shape.vocab_size,
-            unique_tokens=train_tokens.number if train_tokens is not None else None,
-            tokens_per_step=config.sequences_per_step * config.block_size,
-            non_embedding=shape.count_parameters().non_embedding,
-            lr_fraction=_last_rate(config),
-            recipe=config.recipe,
-            block_size=config.block_size,
-        )
-    )
+    loss = _expected_loss(config, shape, facts, tokens=tokens)
     speed = speed or _speed(config, shape, device)
     return Plan(
         config=config,
@@ -186,6 +171,27 @@ def make_plan(
             *_unknown(device, train_tokens, speed),
             *(_unknown_loss(config) if loss is None else ()),
         ),
+    )
+
+
+def _expected_loss(
+    config: TrainConfig, shape: ModelShape, facts: Mapping[str, Fact], *, tokens: int
+) -> LossBand | None:
+    """What the curves of known runs say; None of a run that is like none of them."""
+    if config.eval_only or not _from_scratch(config) or not is_like_known_runs(config):
+        return None
+    train_tokens = facts.get("train_tokens")
+    return expected_loss(
+        dataset=str(facts["dataset"].value) if "dataset" in facts else config.dataset,
+        parameters=shape.count_parameters().nanogpt,
+        tokens=tokens,
+        vocab_size=shape.vocab_size,
+        unique_tokens=train_tokens.number if train_tokens is not None else None,
+        tokens_per_step=config.sequences_per_step * config.block_size,
+        non_embedding=shape.count_parameters().non_embedding,
+        lr_fraction=_last_rate(config),
+        recipe=config.recipe,
+        block_size=config.block_size,
     )
 
 
