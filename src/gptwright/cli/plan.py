@@ -23,6 +23,7 @@ from gptwright.record.stated import stated_facts
 
 if TYPE_CHECKING:
     from gptwright.findings import Finding, Unknown
+    from gptwright.plan.backwards import Solved
     from gptwright.plan.plan import Plan
 
 # What --fit changes, and why.
@@ -61,7 +62,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
     from gptwright.files import replace_text, unwritable_as_error
-    from gptwright.plan.backwards import Targets, changed, relengthen, solve
+    from gptwright.plan.backwards import Targets, relengthen, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.faster import speed_findings
     from gptwright.plan.local_data import local_facts
@@ -90,10 +91,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if given["fit"]:
         # Another cut has another speed, and hours make other steps of it.
         plan = planner(relengthen(fit(plan), planner, targets, choose_model=not sources))
-        cut = [fact for fact in changed(solved.config, plan.config, FITTED) if fact.name in CUT]
-        chosen = tuple(
-            {fact.name: fact for fact in (*changed(loaded.config, plan.config, solved.reason), *cut)}.values()
-        )
+        chosen = _chosen_to_fit(loaded.config, solved, plan.config)
     trials = []
     if given["measure"]:
         from gptwright.train.measure import measure
@@ -121,6 +119,14 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         console = console_for()
         show_trials(console, trials)
         show_plan(console, plan, findings, unknown, chosen=chosen)
+
+
+def _chosen_to_fit(before: TrainConfig, solved: "Solved", fitted: TrainConfig) -> tuple[Fact, ...]:
+    """Each setting that is another than before, those of the cut with the reason that it fits."""
+    from gptwright.plan.backwards import changed
+
+    cut = [fact for fact in changed(solved.config, fitted, FITTED) if fact.name in CUT]
+    return tuple({fact.name: fact for fact in (*changed(before, fitted, solved.reason), *cut)}.values())
 
 
 def _judged(
