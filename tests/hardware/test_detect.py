@@ -193,17 +193,33 @@ def test_cards_that_a_run_leaves_idle_are_named(monkeypatch: pytest.MonkeyPatch)
     assert not idle_warnings(device, asked="auto", processes=2)
 
 
+def refused() -> None:
+    """As `torch.cuda.init` does where the driver is older than the toolkit."""
+    raise RuntimeError(
+        "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"
+    )
+
+
 @pytest.mark.parametrize(
     ("built", "why"),
-    [(None, "this torch was built without CUDA"), ("13.0", "nvidia-smi is here, but no card answers torch")],
+    [
+        (None, "this torch was built without CUDA"),
+        ("13.0", "it says: The NVIDIA driver on your system is too old (found version 11040)"),
+    ],
 )
 def test_a_card_that_torch_cannot_reach_is_no_secret(
     monkeypatch: pytest.MonkeyPatch, built: str | None, why: str
 ) -> None:
     Cards(monkeypatch)
     monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr(torch.cuda, "init", refused)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi")
     (warning,) = idle_warnings(find_device("auto"), asked="auto", processes=1)
     assert why in warning
+    assert why in message("cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not idle_warnings(find_device("auto"), asked="auto", processes=1)
+    assert built is None or "CUDA_VISIBLE_DEVICES hides every card" in message("cuda")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert not idle_warnings(find_device("auto"), asked="auto", processes=1)

@@ -107,9 +107,15 @@ def why_no_cuda() -> str | None:
             f" was built for {' '.join(torch.cuda.get_arch_list())} alone; another build may have it:"
             " https://pytorch.org/get-started/locally"
         )
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not _card_count() and not hidden and shutil.which("nvidia-smi"):
-        return "nvidia-smi is here, but no card answers torch: see to the driver and CUDA_VISIBLE_DEVICES"
+    if _card_count():
+        return None
+    if _hidden():
+        return "CUDA_VISIBLE_DEVICES hides every card from it"
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        # Its second sentence names an address for old drivers, whatever the reason was.
+        return f"it says: {str(error).split('. ')[0]}"
     return None
 
 
@@ -127,7 +133,8 @@ def idle_warnings(device: Device, *, asked: str, processes: int) -> list[str]:
             f"{cards} GPUs are here and this run uses one, {device.torch_device}: for all of them"
             f" `torchrun --standalone --nproc_per_node={cards} -m gptwright train …`"
         ]
-    wanted = asked == "auto" and device.type == "cpu" and (_card_count() or shutil.which("nvidia-smi"))
+    present = _card_count() or (shutil.which("nvidia-smi") and not _hidden())
+    wanted = asked == "auto" and device.type == "cpu" and present
     why = why_no_cuda() if wanted else None
     return [f"this run is on the CPU although there is an NVIDIA GPU: {why}"] if why else []
 
@@ -152,6 +159,10 @@ def runs_here(index: int) -> bool:
         if of <= (major, minor) and (found[1] == "compute" or of[0] == major):
             return True
     return False
+
+
+def _hidden() -> bool:
+    return os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
 
 
 def _cuda(index: int) -> Device:
