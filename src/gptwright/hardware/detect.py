@@ -112,7 +112,7 @@ def why_no_cuda() -> str | None:
     if _hidden():
         return "CUDA_VISIBLE_DEVICES hides every card from it"
     try:
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         # Its second sentence names an address for old drivers, whatever the reason was.
         return f"it says: {str(error).split('. ')[0]}"
