@@ -33,6 +33,10 @@ CUDA_OVERHEAD = 768 * MIB
 PROCESS = 278 * MIB
 COMPILER = 151 * MIB
 CHECKPOINTING = 80 * MIB
+# What the same takes more where torch was built for CUDA, on a machine without a GPU: 281 MiB with Python
+# 3.12 and 326 with 3.13 (torch 2.13.0+cu130). With any part of the compiler comes Triton.
+GPU_LIBRARIES = 300 * MIB
+TRITON = 72 * MIB
 
 # glibc's malloc gives tensors of 32 MiB and more a mapping of their own, and returns it; smaller ones share a
 # heap, in which freed gaps stay (aligned allocations obstruct their merging: glibc bug 30723). By
@@ -152,6 +156,8 @@ def _overhead(step: Step, moment: Moment) -> int:
     if step.device_kind == "cuda":
         return CUDA_OVERHEAD
     process = PROCESS + (COMPILER if step.compiled else CHECKPOINTING if step.checkpointing else 0)
+    if step.gpu_libraries:
+        process += GPU_LIBRARIES + (TRITON if step.compiled or step.checkpointing else 0)
     if step.device_kind == "mps":
         return process
     if step.own_kernels and step.shape.keeps_freed_memory:

@@ -37,6 +37,7 @@ class Step:
         keeps_logits: whether the loop still holds the logits when it calls backward, as nanoGPT's does; ours
             does not.
         optimizer: `adamw`, or `muon`, which keeps one moment of the blocks' matrices instead of two.
+        gpu_libraries: whether the torch of a process on a CPU was built for GPUs, and loads what they need.
         counted: the model's parameters by part.
     """
 
@@ -52,6 +53,7 @@ class Step:
     flash: bool = True
     keeps_logits: bool = False
     optimizer: str = "adamw"
+    gpu_libraries: bool = False
     counted: ParameterCount = field(init=False)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from gptwright.findings import Unknown
 from gptwright.hardware.efficiency import Speed, predict_speed
 from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
+from gptwright.hardware.torch_build import has_gpu_libraries
 from gptwright.optim.schedule import learning_rate
 from gptwright.plan.device import PlanDevice, plan_device
 from gptwright.plan.odd_settings import NO_PROMISE, is_like_known_runs
@@ -260,6 +261,7 @@ def _memory(
         data_parallel=device.count > 1 and not divided,
         divided_over=device.count if divided else 1,
         optimizer=config.optimizer,
+        gpu_libraries=device.kind == "cpu" and has_gpu_libraries(),
     )
     memory = training_memory(step)
     if device.available is None or config.eval_only:

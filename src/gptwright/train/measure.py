@@ -27,6 +27,7 @@ from gptwright.hardware.efficiency import Speed
 from gptwright.hardware.heap import keep_freed_memory
 from gptwright.hardware.limits import memory_limit
 from gptwright.hardware.probe import give_back, synchronize
+from gptwright.hardware.torch_build import has_gpu_libraries
 from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
@@ -171,6 +172,7 @@ def _too_large(
         accumulation=cut[1],
         device_kind=precision.device.type,
         optimizer=config.optimizer,
+        gpu_libraries=precision.device.type == "cpu" and has_gpu_libraries(),
     )
     needed = training_memory(step).total
     if limit is None or needed <= limit.limit_bytes:

@@ -25,6 +25,7 @@ from gptwright.config.schema import TrainConfig
 from gptwright.errors import RunFailedError
 from gptwright.hardware.limits import MemoryLimit
 from gptwright.hardware.probe import give_back
+from gptwright.hardware.torch_build import has_gpu_libraries
 from gptwright.train.guards import step_unless
 from gptwright.train.session import Session
 
@@ -150,6 +151,7 @@ def predicted_bytes(session: Session, config: TrainConfig) -> int:
         accumulation=config.gradient_accumulation_steps,
         device_kind="cpu",
         optimizer=config.optimizer,
+        gpu_libraries=has_gpu_libraries(),
     )
     return training_memory(step).total
 
