@@ -43,13 +43,16 @@ def show_comparison(console: Console, comparison: Comparison, names: tuple[str, 
 
 def show_runs(console: Console, names: Sequence[str], readings: Sequence[Reading]) -> None:
     """Prints any number of runs as one table."""
-    table = _table("Runs", "run", "parameters", "tokens", "best val loss", "at step", "tokens/s", "MFU")
+    table = _table(
+        "Runs", "run", "parameters", "tokens/step", "tokens", "best val loss", "at step", "tokens/s", "MFU"
+    )
     for name, reading in zip(names, readings, strict=True):
         val = val_loss(reading)
         best = val.best
         table.add_row(
             escape(name),
             reading.sizes.parameters.text if reading.sizes.parameters is not None else "–",
+            reading.speed.tokens_per_step.text if reading.speed.tokens_per_step is not None else "–",
             reading.progress.tokens_seen.text if reading.progress.tokens_seen is not None else "–",
             f"{val.value[best]:.4f}" if best is not None else "–",
             f"{val.step[best]:,}" if best is not None else "–",

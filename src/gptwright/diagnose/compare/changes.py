@@ -10,6 +10,7 @@ import numpy as np
 
 from gptwright.arithmetic.reference import dataset_family
 from gptwright.diagnose.compare.outcome import Difference
+from gptwright.diagnose.compare.points import in_bits_a_byte
 from gptwright.diagnose.reading import Reading
 from gptwright.facts import Value
 
@@ -23,6 +24,9 @@ SAME_SIZE = 0.02
 SAME_PEAK = 0.05
 
 SIZE = "model size"
+# Of losses of a token another vocabulary makes another quantity; bits a byte stay what they are, and it moves
+# them.
+VOCABULARY = "vocabulary"
 # Settings that change together count as one thing; another cut of the same step changes nothing.
 THINGS: dict[str, tuple[str, ...]] = {
     "depth": ("n_layer",),
@@ -46,6 +50,7 @@ THINGS: dict[str, tuple[str, ...]] = {
     "sampling": ("sampling",),
     "start": ("init_from",),
     "training text": ("train_tokens",),
+    VOCABULARY: ("vocab_size",),
     "trainer": ("trainer",),
     # Of runs whose logs print their size and not their shape.
     SIZE: ("parameters",),
@@ -94,17 +99,17 @@ def differences(a: Reading, b: Reading) -> tuple[Difference, ...]:
     """Settings that both runs know and that differ."""
     things = [fields for thing, fields in THINGS.items() if thing != SIZE or thing in changed_things(a, b)]
     fields = dict.fromkeys([*IDENTITY, *(f for fields in things for f in fields), *HARMLESS])
-    return tuple(Difference(f, *_both(a, b, f)) for f in fields if _differs(a, b, f))
+    return tuple(Difference(f, *_both(a, b, f)) for f in fields if differs(a, b, f))
 
 
 def idle_changes(a: Reading, b: Reading) -> tuple[str, ...]:
     """Fields that differ and leave the loss at equal tokens as it is."""
-    return tuple(field for field in HARMLESS if _differs(a, b, field))
+    return tuple(field for field in HARMLESS if differs(a, b, field))
 
 
 def fields_of(thing: str, a: Reading, b: Reading) -> tuple[str, ...]:
     """The fields by which two runs differ in one thing."""
-    found = tuple(field for field in THINGS.get(thing, (thing,)) if _differs(a, b, field))
+    found = tuple(field for field in THINGS.get(thing, (thing,)) if differs(a, b, field))
     return found or (("batch_size",) if thing == "tokens per step" else ())
 
 
@@ -118,10 +123,15 @@ def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
     """What was changed that can move the loss, things that belong together counted once."""
     things: list[str] = []
     for thing, fields in THINGS.items():
-        differing = [f for f in fields if _differs(a, b, f)]
+        differing = [f for f in fields if differs(a, b, f)]
         if thing == "training text" and _as_much_text(a, b):
             differing = []
+        if thing == VOCABULARY and not in_bits_a_byte(a, b):
+            differing = []
         if thing == SIZE and SHAPE & set(things):
+            differing = []
+        # What came before a resume is not known, and nothing says that it was another start.
+        if thing == "start" and "resume" in [setting(run, "init_from") for run in (a, b)]:
             differing = []
         if thing in LED and fields[0] not in differing:
             things += differing
@@ -159,16 +169,18 @@ def _highest_rate(reading: Reading) -> float | None:
 def _other_batches(a: Reading, b: Reading) -> bool:
     """Whether micro-batches differ and nothing says that accumulation makes up for it."""
     unknown = all(reading.speed.tokens_per_step is None for reading in (a, b))
-    return unknown and _differs(a, b, "batch_size")
+    return unknown and differs(a, b, "batch_size")
 
 
-def _differs(a: Reading, b: Reading, field: str) -> bool:
+def differs(a: Reading, b: Reading, field: str) -> bool:
     """Whether both runs know the setting and it is not the same."""
     ours, theirs = _both(a, b, field)
     if ours is None or theirs is None:
         return False
     if field == "dataset":
         return not same_corpus(str(ours), str(theirs))
+    if field == "device" and a.machine.spec is not None and a.machine.spec is b.machine.spec:
+        return False
     if field == "parameters":
         return not math.isclose(float(ours), float(theirs), rel_tol=SAME_SIZE)
     if isinstance(ours, int | float) and isinstance(theirs, int | float):

@@ -1,11 +1,12 @@
 """Whether the losses of two runs are the same quantity, and what to keep in mind if they are."""
 
+from gptwright import units
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
-from gptwright.diagnose.compare.changes import same_corpus, setting
+from gptwright.diagnose.compare.changes import differs, same_corpus, setting
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves
 from gptwright.diagnose.reading import MOST_CHARACTERS, Reading
 from gptwright.diagnose.scale import loss_scale
-from gptwright.diagnose.series import val_loss
+from gptwright.diagnose.series import Series, val_loss
 from gptwright.record.evidence import IN_EPOCHS, NUMBERED, OF_CHARACTERS
 
 # How the reasons end for which no two values can be held side by side.
@@ -60,7 +61,27 @@ def why_apart(a: Reading, b: Reading) -> str:
     unknown = [name for name, r in (("a", a), ("b", b)) if not r.progress.batches]
     if len(unknown) == 1:
         return f"how many tokens a step of {unknown[0]} {STEP_NOT_KNOWN}"
-    return f"their evaluations {NOTHING_IN_COMMON}"
+    ours, theirs = (_range_of(run, curve) for run, curve in zip((a, b), loss_curves(a, b), strict=True))
+    if ours is None or theirs is None:
+        return f"their evaluations {NOTHING_IN_COMMON}"
+    (first, early), (second, late) = sorted((("a", ours), ("b", theirs)), key=lambda each: each[1])
+    counted = TOKENS if a.progress.batches else counter(a)
+    return (
+        f"the evaluations of {first} end at {units.count(early[1])} {counted} and those of {second} begin at"
+        f" {units.count(late[0])}: they {NOTHING_IN_COMMON}"
+    )
+
+
+def _range_of(reading: Reading, curve: Series) -> tuple[float, float] | None:
+    """The first and the last place at which a curve has a value after its start."""
+    rows = curve.after(0)
+    if not len(rows):
+        return None
+    ends = int(rows.step[0]), int(rows.step[-1])
+    if not reading.progress.batches:
+        return float(ends[0]), float(ends[1])
+    first, last = (reading.progress.tokens_at(step) for step in ends)
+    return None if first is None or last is None else (first, last)
 
 
 def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
@@ -73,7 +94,10 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
         found.append("training losses are compared, validation is missing")
     if _of_characters(a) != _of_characters(b) and _tokens_are_characters(a, b) is None:
         found.append("one loss is a character's: comparable only if the other's tokens are characters")
+    found += [remark for remark in (_same_step(a, b), _other_decay(a, b)) if remark]
     for name, reading in (("a", a), ("b", b)):
+        if setting(reading, "init_from") == "resume":
+            found.append(f"{name} was resumed: what came before is not in its log")
         if setting(reading, "dataset") is None and setting(reading, "vocab_size") is None:
             found.append(f"the data of {name} is not named: comparable only if it is the other's")
         if counter(reading) == LINES:
@@ -81,6 +105,32 @@ def remarks(a: Reading, b: Reading) -> tuple[str, ...]:
         elif not reading.progress.batches:
             found.append(f"tokens per step of {name} are not known: compared by {counter(reading)}")
     return tuple(found)
+
+
+def _same_step(a: Reading, b: Reading) -> str:
+    """That another cut of the step is the same step, where micro-batches differ."""
+    each = a.speed.tokens_per_step, b.speed.tokens_per_step
+    if each[0] is None or each[1] is None or each[0].value != each[1].value:
+        return ""
+    if not (differs(a, b, "batch_size") and differs(a, b, "gradient_accumulation_steps")):
+        return ""
+    cuts = [f"{setting(run, 'batch_size')} × {setting(run, 'gradient_accumulation_steps')}" for run in (a, b)]
+    return f"both take {each[0].text} tokens a step: {' and '.join(cuts)} are two cuts of one batch"
+
+
+def _other_decay(a: Reading, b: Reading) -> str:
+    """That schedules of as many steps are not as many tokens long, where a step's tokens differ."""
+    each = a.speed.tokens_per_step, b.speed.tokens_per_step
+    decays = [run.settings.number("lr_decay_iters") for run in (a, b)]
+    if each[0] is None or each[1] is None or None in decays or decays[0] != decays[1]:
+        return ""
+    if each[0].value == each[1].value or False in [run.settings.flag("decay_lr") for run in (a, b)]:
+        return ""
+    further = "a" if each[0].number < each[1].number else "b"
+    return (
+        f"both decay over {decays[0]:,.0f} steps, which are fewer tokens in {further}: at equal tokens its"
+        " learning rate is lower, which lowers the loss too"
+    )
 
 
 def _of_characters(reading: Reading) -> bool:

@@ -2,7 +2,9 @@
 
 from gptwright.diagnose.compare.changes import changed_things, differences
 from gptwright.diagnose.compare.comparable import counted_in, remarks, why_apart, why_not
+from gptwright.diagnose.compare.late import late_difference
 from gptwright.diagnose.compare.outcome import Comparison, Verdict
+from gptwright.diagnose.compare.pace import who_is_faster
 from gptwright.diagnose.compare.points import points_by_flops, points_by_seconds, points_by_tokens
 from gptwright.diagnose.compare.verdict import (
     SideBySide,
@@ -26,10 +28,12 @@ def compare(a: Reading, b: Reading) -> Comparison:
         runs=(a, b),
         by_tokens=by_tokens,
         by_seconds=points_by_seconds(a, b),
+        late=late_difference(a, b),
         changed=changed_things(a, b),
         failed=(failure_of("a", a), failure_of("b", b)),
     )
     verdict = verdict_of(both)
+    told = (*both.failed, who_is_ahead(both, verdict), who_is_faster(a, b))
     return Comparison(
         differences=differences(a, b),
         comparable=True,
@@ -39,7 +43,7 @@ def compare(a: Reading, b: Reading) -> Comparison:
         at_equal_seconds=tuple(both.by_seconds),
         at_equal_flops=points_by_flops(a, b),
         verdict=verdict,
-        findings=(*(found for found in both.failed if found is not None), who_is_ahead(both, verdict)),
+        findings=tuple(found for found in told if found is not None),
     )
 
 
@@ -53,5 +57,5 @@ def _not_comparable(a: Reading, b: Reading, reasons: tuple[str, ...]) -> Compari
         at_equal_seconds=(),
         at_equal_flops=(),
         verdict=Verdict.NOT_COMPARABLE,
-        findings=(refusal(a, b, reasons),),
+        findings=tuple(found for found in (refusal(a, b, reasons), who_is_faster(a, b)) if found is not None),
     )

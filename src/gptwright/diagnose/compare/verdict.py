@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gptwright import units
-from gptwright.diagnose.compare.changes import fields_of, idle_changes
+from gptwright.diagnose.compare.changes import changed_things, fields_of, idle_changes
 from gptwright.diagnose.compare.comparable import NO_STEPS, NOTHING_IN_COMMON, STEP_NOT_KNOWN
+from gptwright.diagnose.compare.late import Late
 from gptwright.diagnose.compare.outcome import Point, Verdict
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves, same_curve
 from gptwright.diagnose.reading import Reading
@@ -22,6 +23,10 @@ SAME_AMOUNT = 0.02
 CERTAIN = 3
 
 
+# What people blame for another loss and what moves only the speed.
+BLAMED = ("device", "device_count", "dtype", "compile", "torch")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
     """Two runs that can be compared, and what a verdict on them rests on.
@@ -30,6 +35,7 @@ class SideBySide:
         runs: a and b.
         by_tokens: both losses at equal tokens, at least one point.
         by_seconds: both at equal training time.
+        late: the mean over the late evaluations, where it says more than the last.
         changed: the things that were changed and can move the loss.
         failed: how each of the runs failed; None where it did not.
     """
@@ -37,18 +43,24 @@ class SideBySide:
     runs: tuple[Reading, Reading]
     by_tokens: Sequence[Point]
     by_seconds: Sequence[Point]
+    late: Late | None
     changed: Sequence[str]
     failed: tuple[Finding | None, Finding | None]
 
     @property
     def last(self) -> Point:
-        """Where they are compared."""
+        """The last point that both have."""
         return self.by_tokens[-1]
+
+    @property
+    def decisive(self) -> Point:
+        """What the verdict rests on."""
+        return self.late.point if self.late is not None else self.last
 
     @property
     def ahead(self) -> str:
         """Which loss is lower there."""
-        return "b" if self.last.delta < 0 else "a"
+        return "b" if self.decisive.delta < 0 else "a"
 
     @property
     def only_failure(self) -> str | None:
@@ -68,7 +80,7 @@ def failure_of(name: str, reading: Reading) -> Finding | None:
 
 def verdict_of(both: SideBySide) -> Verdict:
     """Who is ahead; a run that failed is behind one that did not."""
-    if both.only_failure is None and not both.last.significant:
+    if both.only_failure is None and not both.decisive.significant:
         return Verdict.WITHIN_NOISE
     if len(both.changed) > 1:
         return Verdict.CONFOUNDED
@@ -83,10 +95,23 @@ def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
         id="not-comparable",
         severity=Severity.WARNING,
         confidence=Confidence.CERTAIN,
-        message=f"Nothing can be said about who is ahead: {'; '.join(reasons)}.",
+        message=f"Nothing can be said about who is ahead: {'; '.join(reasons)}.{_what_may_differ(a, b)}",
         evidence=tuple(fact for reading in (a, b) for fact in reading.settings.facts(*named)),
         actions=(Action(_remedy(reasons)),),
     )
+
+
+def _what_may_differ(a: Reading, b: Reading) -> str:
+    """What was changed that can move a loss, and what was not the reason, where the device differs."""
+    changed = changed_things(a, b)
+    told = f" What differs and can move a loss: {', '.join(changed)}." if changed else ""
+    return told + _not_the_cause(a, b)
+
+
+def _not_the_cause(a: Reading, b: Reading) -> str:
+    """That the device is no reason for another loss: people blame it first."""
+    idle = [field for field in idle_changes(a, b) if field in BLAMED]
+    return f" Another {' or '.join(idle)} leaves a loss as it is." if idle else ""
 
 
 def _remedy(reasons: Sequence[str]) -> str:
@@ -107,14 +132,14 @@ def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     last = both.last
     counted = all(run.progress.batches for run in both.runs)
     at = _amount(last.at, both.runs[0], counted=counted)
-    text = _in_words(both, verdict, at)
-    text += _at_equal_time(both)
+    text = _in_words(both, verdict, _where(both, at, counted=counted))
+    text += _before(both, counted=counted) + _at_equal_time(both)
     losses = (
         derived(f"loss_{name}", value, f"of {name} after {at}", unit=_unit(both))
         for name, value in (("a", last.a), ("b", last.b))
     )
     best = (curve.fact(int(np.argmin(curve.value))) for curve in loss_curves(*both.runs))
-    certain = abs(last.delta) > CERTAIN * last.standard_error
+    certain = abs(both.decisive.delta) > CERTAIN * both.decisive.standard_error
     return Finding(
         id="comparison",
         severity=Severity.INFO,
@@ -124,28 +149,37 @@ def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     )
 
 
+def _where(both: SideBySide, at: str, *, counted: bool) -> str:
+    """At which point, or over which evaluations, the verdict's difference was taken."""
+    if both.late is None:
+        return f"after {at}"
+    since = _amount(both.late.since, both.runs[0], counted=counted).removesuffix(" tokens")
+    return f"in the mean of {both.late.values} {both.late.what} from {since} to {at}"
+
+
 def _unit(both: SideBySide) -> str:
     return "bits/byte" if in_bits_a_byte(*both.runs) else "nats"
 
 
-def _in_words(both: SideBySide, verdict: Verdict, at: str) -> str:
+def _in_words(both: SideBySide, verdict: Verdict, where: str) -> str:
     """The first sentence of the finding."""
-    last, ahead, changed = both.last, both.ahead, both.changed
-    gap = f"{abs(last.delta):.4f} ± {last.standard_error:.4f} {_unit(both)} after {at}"
+    point, ahead, changed = both.decisive, both.ahead, both.changed
+    gap = f"{abs(point.delta):.4f} ± {point.standard_error:.4f} {_unit(both)} {where}"
     if verdict is Verdict.WITHIN_NOISE and same_curve(*both.runs):
         return "Both curves are the same to the last digit: one log twice, or a run repeated to the bit."
     if verdict is Verdict.WITHIN_NOISE:
         lead = (
-            f"{ahead} is ahead by {gap}" if f"{abs(last.delta):.4f}" != "0.0000" else f"they differ by {gap}"
+            f"{ahead} is ahead by {gap}" if f"{abs(point.delta):.4f}" != "0.0000" else f"they differ by {gap}"
         )
         return f"Within the noise: {lead}; another seed could turn it around."
-    if not last.significant:
+    if not point.significant:
         return f"Before one of them broke they were within the noise of each other: {gap}."
     if ahead == both.only_failure:
         return f"Before {ahead} broke it was ahead by {gap}; a run that broke counts as behind."
     if verdict is Verdict.CONFOUNDED:
         things = f"{len(changed)} things were changed ({', '.join(changed)})"
-        return f"{ahead} is ahead by {gap}, and {things}: no single one of them may be credited."
+        text = f"{ahead} is ahead by {gap}, and {things}: no single one of them may be credited."
+        return text + _not_the_cause(*both.runs)
     return f"{ahead} is ahead of {'a' if ahead == 'b' else 'b'} by {gap}; {_credit(both)}."
 
 
@@ -167,19 +201,37 @@ def _credit(both: SideBySide) -> str:
     return "nothing that is known was changed, so something that is not in the records was"
 
 
+def _before(both: SideBySide, *, counted: bool) -> str:
+    """Until when the other run was ahead, where the curves cross beyond the noise."""
+    decisive = both.decisive
+    if not decisive.significant:
+        return ""
+    # Of a dozen points one is beyond two standard errors by chance.
+    sure = [p for p in both.by_tokens if abs(p.delta) > CERTAIN * p.standard_error]
+    other = [p for p in sure if p.delta * decisive.delta < 0]
+    if not other:
+        return ""
+    until = _amount(other[-1].at, both.runs[0], counted=counted)
+    return f" The curves cross: after {until} {'a' if both.ahead == 'b' else 'b'} was still ahead."
+
+
 def _at_equal_time(both: SideBySide) -> str:
     """Who is ahead after equal seconds, where that is not what equal tokens say."""
     if not both.by_seconds:
         return ""
-    timed, last = both.by_seconds[-1], both.last
+    timed = both.by_seconds[-1]
     ahead, by = "b" if timed.delta < 0 else "a", f"{abs(timed.delta):.4f} {_unit(both)}"
-    if last.significant:
+    if both.decisive.significant:
         return f" At equal time it is the other way round: {by}." if ahead != both.ahead else ""
     return f" At equal time {ahead} is ahead by {by}." if timed.significant else ""
 
 
 def _best_of_each(both: SideBySide) -> str:
-    """Where each run was at its best, if that is not where they are compared."""
+    """Where each run was at its best, if that is not where they are compared; the lowest of many lines of
+    training is chance.
+    """
+    if loss_curves(*both.runs)[0].name == "train_loss":
+        return ""
     parts, elsewhere = [], False
     for name, run, curve in zip("ab", both.runs, loss_curves(*both.runs), strict=True):
         best = int(np.argmin(curve.value))

@@ -28,6 +28,7 @@ FORMAT = LogFormat(
     gpt2_shaped=True,
     measures_peak=True,
     mfu_of_line=True,
+    evaluates_same_windows=True,
 )
 TRAIN_FIELDS = ("step", "loss", "seconds", "tokens_per_second", "mfu", "lr", "grad_norm")
 TRAIN_ROW = Columns(
