@@ -186,6 +186,8 @@ class TestA:
         assert old["run"]["mfu"] == pytest.approx(0.69, abs=0.01)
         assert new["run"]["mfu"] == pytest.approx(0.82, abs=0.01)
         assert "312" in text_of(one(old, "mfu-basis"))
+        # "Aim for 30 %" is of an A100: all of this card's peak would print as less.
+        assert "would print as 18.7 %" in one(old, "mfu-basis")["message"]
         assert one(new, "near-peak")["severity"] == "good"
         assert old["run"]["tokens_per_second"] == pytest.approx(134_100, rel=0.01)
         assert new["run"]["tokens_per_second"] == pytest.approx(56_100, rel=0.01)
@@ -198,6 +200,11 @@ class TestA:
         assert {"n_embd", "learning_rate", "dropout", "batch_size", "gradient_accumulation_steps"} <= fields
         assert "tokens_per_step" not in fields
         assert document["verdict"] in ("confounded", "within-noise")
+        assert any("16 × 32 and 8 × 64 are two cuts of one batch" in reason for reason in document["reasons"])
+        # Neither is the rise of the MFU, with the smaller micro-batch or with anything else.
+        pace = one(document, "speed-difference")["message"]
+        assert "model, micro-batch and dropout were changed" in pace
+        assert "7.63 ms and 18.24 ms" in pace
         # The shape's own question: 0.013 at step 500 is within what the evaluations can tell.
         first = next(p for p in document["at_equal_tokens"] if p["tokens"] == 500 * 524_288)
         assert first["delta"] == pytest.approx(-0.0134, abs=1e-4)
@@ -225,6 +232,7 @@ class TestA:
         (run / "log.txt").write_text(log + "step 1000: train loss 4.3600, val loss 22.0000\n")
         found = one(diagnosis(gptwright, run), "worse-than-uniform")
         assert "10.825" in text_of(found) or "10.826" in text_of(found)
+        assert "perplexity, of a loss of 3.09" in found["causes"][0]["text"]
 
     def test_the_4060_has_eight_gigabytes(self, gptwright: Cli, runs: tuple[Path, Path]) -> None:
         document = plan(gptwright, runs[1] / "config.py", "--device", "RTX 4060")
@@ -333,6 +341,26 @@ class TestB:
         fields = {difference["field"] for difference in document["differences"]}
         assert {"n_layer", "n_embd", "block_size", "batch_size", "dropout", "max_iters"} <= fields
         assert document["verdict"] in ("confounded", "not-comparable")
+        said = one(document, "not-comparable")["message"]
+        assert "a end at 1.54M tokens and those of b begin at 4.10M" in said
+        assert "can move a loss: depth, width, heads, context, tokens per step, dropout, schedule." in said
+        assert "Another device or compile leaves a loss as it is." in said
+
+    def test_the_laptop_reached_what_this_configuration_gives_on_any_device(
+        self, gptwright: Cli, runs: tuple[Path, Path]
+    ) -> None:
+        document = diagnosis(gptwright, runs[0])
+        assert one(document, "at-reference")["severity"] == "good"
+        assert "on any device" in one(document, "at-reference")["message"]
+        assert "no overfitting" in one(document, "val-above-train")["message"]
+
+    def test_no_run_over_these_characters_comes_to_one(self, gptwright: Cli, runs: tuple[Path, Path]) -> None:
+        longer = ("--device", "laptop CPU", "--max_iters=10000", "--lr_decay_iters=10000")
+        asked = {
+            each["question"]: each["missing"]
+            for each in plan(gptwright, runs[0] / "config.py", *longer)["unknown"]
+        }
+        assert "got below 1.47" in asked["What loss may be expected?"]
 
     def test_the_laptop_run_is_sound(self, gptwright: Cli, runs: tuple[Path, Path]) -> None:
         document = diagnosis(gptwright, runs[0])

@@ -6,6 +6,7 @@ unstable from about 1e-2 on (Wortsman et al. 2023, arXiv 2309.14322), so three t
 matter of taste. Other optimizers and recipes count their rates otherwise and are not judged.
 """
 
+from gptwright import units
 from gptwright.config import ingredients
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.sizes import usual_shape
@@ -53,8 +54,8 @@ def rate_cause(reading: Reading, otherwise: str, confidence: Confidence) -> Caus
     if rate is None or tuned is None:
         return Cause(otherwise, confidence)
     return Cause(
-        f"the learning rate of {rate.number:g} is {rate.number / tuned.number:.2g} times the highest that is"
-        f" known to train at this width ({tuned.number:g})",
+        f"the learning rate of {rate.number:g} is {units.ratio(rate.number / tuned.number)} times the highest"
+        f" that is known to train at this width ({tuned.number:g})",
         Confidence.LIKELY,
     )
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from gptwright import units
+from gptwright.arithmetic.evaluation import UNSURE_SPLIT
 from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.reference_characters import EASIER_SPLIT, SPREAD_OF_SPLITS, has_another_split
 from gptwright.arithmetic.trend import noise_of, slope
+from gptwright.diagnose.evaluation import error_by_design
 from gptwright.diagnose.forecast import band_of, forecast_run, peak_rate
 from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
@@ -153,6 +155,31 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
             else Cause("the validation split is harder than the reference's", Confidence.POSSIBLE),
         ],
         actions=[] if low is None else [low[2]],
+    )
+
+
+def at_reference(reading: Reading) -> Iterator[Verdict]:
+    """People hold their loss against another model's, or against the same one's after more tokens, and look
+    for a fault in the device. Where the best validation lies in the band of comparable public runs, it is
+    what such a configuration gives, on any device. Silent where the split is so small that its own mean is
+    unsure by more than the band, and of runs that broke. Source: as above-reference.
+    """
+    val = val_loss(reading)
+    if not len(val) or loss_scale(reading) > 1 or other_unit(reading) or _broke(reading):
+        return
+    best = int(np.argmin(val.value))
+    band, design = reference_band(reading, int(val.step[best]), recipe_of(reading)), error_by_design(reading)
+    if band is None or not band.low <= val.value[best] <= band.high:
+        return
+    if design is not None and design.of_split is not None and design.of_split > UNSURE_SPLIT:
+        return
+    yield finding(
+        "at-reference",
+        Severity.GOOD,
+        Confidence.LIKELY,
+        f"Validation {val.value[best]:.4f} is within the {band.low:.2f} to {band.high:.2f} that such a model"
+        f" reaches on this data after as many tokens, on any device ({band.basis}).",
+        [val.fact(best), _band_fact(band), reading.settings.get("dataset"), reading.progress.tokens_seen],
     )
 
 
@@ -331,6 +358,7 @@ def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
 RULES = (
     Rule("below-reference", below_reference),
     Rule("above-reference", above_reference),
+    Rule("at-reference", at_reference),
     Rule("still-improving", still_improving),
     Rule("plateau-unproven", plateau_unproven),
 )

@@ -1,13 +1,15 @@
 """The plan's own numbers: its length, its passes over the data, its schedule, its batch."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gptwright import units
 from gptwright.arithmetic.scaling import value_of_next_pass
 from gptwright.diagnose.length import sensible_length
 from gptwright.diagnose.rate import rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.settings import Settings
 from gptwright.diagnose.sizes import usual_shape
 from gptwright.facts import Fact, Origin, derived, tabled
 from gptwright.findings import Action, Cause, Confidence, Severity
@@ -106,13 +108,22 @@ def schedule_mismatch(reading: Reading) -> Iterator[Verdict]:
         Confidence.LIKELY if taken_for_granted else Confidence.CERTAIN,
         "The schedule does not fit the run: " + "; ".join(faults) + ".",
         settings.facts("max_iters", "lr_decay_iters", "warmup_iters", "learning_rate", "min_lr"),
-        actions=[
-            Action(
-                "Let the decay end with the run and warm up over a few percent of it.",
-                {"lr_decay_iters": total, "warmup_iters": max(1, min(2000, total // 20))},
-            )
-        ],
+        actions=_schedule_that_fits(settings, total, faults),
     )
+
+
+def _schedule_that_fits(settings: Settings, steps: int, faults: Sequence[str]) -> list[Action]:
+    """What to set: a lowest rate where that is the fault, and a decay and warm-up where these are."""
+    rate, actions = settings.number("learning_rate"), []
+    of_the_lowest = [fault for fault in faults if fault.startswith("min_lr")]
+    if len(of_the_lowest) < len(faults):
+        fitting = {"lr_decay_iters": steps, "warmup_iters": max(1, min(2000, steps // 20))}
+        actions.append(
+            Action("Let the decay end with the run and warm up over a few percent of it.", fitting)
+        )
+    if of_the_lowest and rate is not None:
+        actions.append(Action("Decay to a tenth of the rate.", {"min_lr": float(f"{rate / 10:.3g}")}))
+    return actions
 
 
 def schedule_faults(reading: Reading) -> list[str]:
@@ -237,8 +248,9 @@ def high_learning_rate(reading: Reading) -> Iterator[Verdict]:
         "high-learning-rate",
         Severity.WARNING,
         Confidence.LIKELY,
-        f"A learning rate of {rate.number:g} is {rate.number / tuned.number:.2g} times the highest that is"
-        f" known to train at this width, {tuned.number:g}: expect spikes, a loss that stays high, or NaN.",
+        f"A learning rate of {rate.number:g} is {units.ratio(rate.number / tuned.number)} times the highest"
+        f" that is known to train at this width, {tuned.number:g}: expect spikes, a loss that stays high, or"
+        " NaN.",
         [rate, tuned, *reading.settings.facts("n_embd")],
         actions=[
             Action(

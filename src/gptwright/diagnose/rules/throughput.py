@@ -69,7 +69,8 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
         Severity.INFO,
         Confidence.CERTAIN,
         f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
-        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}.",
+        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}, all of which"
+        f" would print as {units.percent(peak.number / basis.number)}.",
         [
             printed,
             basis,

@@ -158,6 +158,9 @@ def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
         return
     if no_loss and training_rise(reading) is not None:
         return
+    # Memorizing takes a loss somewhat above that of guessing; that far, the number is most often no loss.
+    perplexity = Cause(f"it is a perplexity, of a loss of {math.log(last):.2f}", Confidence.LIKELY)
+    may_be = last > FAR_ABOVE_UNIFORM * uniform.number and math.log(last) < uniform.number
     beside = ", and so is training: this is no loss in nats" if no_loss else ""
     yield finding(
         "worse-than-uniform",
@@ -167,11 +170,12 @@ def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
         f" guessing gives{beside}.",
         [val.fact(len(val) - 1), uniform, trained.fact(len(trained) - 1)],
         causes=[
-            Cause(f"it is a perplexity, of a loss of {math.log(last):.2f}", Confidence.LIKELY),
+            perplexity,
             Cause("it is a sum over micro-batches or processes", Confidence.POSSIBLE),
         ]
         if no_loss
         else [
+            *([perplexity] if may_be else []),
             Cause("the model has memorized the training text", Confidence.POSSIBLE),
             Cause("validation was tokenized differently, or the loss is summed", Confidence.POSSIBLE),
         ],
