@@ -386,3 +386,45 @@ def test_a_dataset_that_is_here_is_planned_for_and_not_what_is_stated_of_it(
         each["message"] for each in document["findings"] if "training tokens are stated" in each["message"]
     ]
     assert [message.split(": ")[-1] for message in said] == ["the plan is for the dataset."]
+
+
+def test_the_compiler_of_its_time_is_slower(plan: Planned) -> None:
+    """nanoGPT's README: eight A100 in about four days, 853,000 tokens/s, with PyTorch 2.0."""
+    eight = ("gpt2-124m", "--device", "A100", "--device-count", "8", "--batch_size=12")
+    then = plan(*eight, "--torch", "2.0.1")["throughput"]
+    today = plan(*eight, "--torch", "2.6.0")["throughput"]
+    assert then["tokens_per_second"]["likely"] == pytest.approx(853_000, rel=0.2)
+    assert today["tokens_per_second"]["likely"] == pytest.approx(1.48 * then["tokens_per_second"]["likely"])
+    assert "PyTorch 2.0's compiler took 1.48 times as long" in then["basis"]
+    eager = plan(*eight, "--torch", "2.0.1", "--compile=False")["throughput"]
+    assert "1.48" not in eager["basis"]
+
+
+def test_a_size_and_a_shape_contradict_each_other(gptwright: Cli) -> None:
+    answer = gptwright("plan", "--params", "50M", "--n_layer=24", "--device", "RTX 4070")
+    assert answer.status == 2
+    assert "--params and --n_layer each say how large the model is" in answer.err
+
+
+def test_a_lowest_rate_above_the_highest_is_what_is_to_be_set(plan: Planned) -> None:
+    document = plan("gpt2-124m", "--device", "RTX 4090", "--tokens", "2.5B", "--min_lr=0.01")
+    found = next(each for each in document["findings"] if each["id"] == "schedule-mismatch")
+    assert [each["set"] for each in found["actions"]] == [{"min_lr": 6e-5}]
+
+
+def test_a_card_of_another_memory_is_told_by_it(plan: Planned) -> None:
+    """People say "12 GB cards such as the 4060"; that one has 8."""
+    document = plan("gpt2-124m", "--device", "RTX 4060 12GB")
+    assert any("RTX 4060 (8 GB)" in each["missing"] for each in document["unknown"])
+
+
+def test_a_loss_over_words_is_said_as_a_perplexity_too(gptwright: Cli) -> None:
+    words = ("plan", "gpt2-124m", "--device", "RTX 4090", "--dataset", "fineweb", "--tokens", "10B")
+    assert "a perplexity of 26" in " ".join(gptwright(*words).out.split())
+    assert "perplexity" not in gptwright("plan", "shakespeare-char", "--device", "RTX 4090").out
+
+
+def test_going_on_is_another_verb(gptwright: Cli) -> None:
+    answer = gptwright("train", "--resume=out/ckpt.pt")
+    assert answer.status == 2
+    assert "gptwright resume RUN" in answer.err

@@ -18,6 +18,7 @@ from gptwright.cli.options import (
 )
 from gptwright.config.load import LoadedConfig, load_config, preset_names, read_source
 from gptwright.config.schema import FIELDS, TrainConfig
+from gptwright.errors import ConfigError
 from gptwright.facts import Fact, stated
 from gptwright.record.stated import stated_facts
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 # What --fit changes, and why.
 CUT = ("batch_size", "gradient_accumulation_steps")
 FITTED = "so that it fits, at the same tokens per step"
-COUNTS = ("device_count", "train_tokens", "val_tokens")
+# What is stated beside a config, but for the device, which may be a setting, and the vocabulary, which is
+# one.
+BESIDE = ("device_count", "train_tokens", "val_tokens", "torch")
 
 
 @click.command(
@@ -85,6 +88,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         hours=given["hours"],
         parameters=given["params"],
     )
+    _one_size(given, loaded)
     choose_context = not sources and "block_size" not in loaded.sources
     solved = solve(loaded.config, planner, targets, choose_model=not sources, choose_context=choose_context)
     plan, chosen = solved.plan, solved.changes
@@ -119,6 +123,18 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         console = console_for()
         show_trials(console, trials)
         show_plan(console, plan, findings, unknown, chosen=chosen)
+
+
+def _one_size(given: Mapping[str, Any], loaded: LoadedConfig) -> None:
+    """Refuses a size that is wanted beside a shape that is given: one of them would silently be dropped."""
+    shape = [name for name in ("n_layer", "n_head", "n_embd") if loaded.sources.get(name) == "option"]
+    if given["params"] is not None and shape:
+        options = " and ".join(f"--{name}" for name in shape)
+        raise ConfigError(
+            f"--params and {options} each say how large the model is",
+            why="--params chooses layers, heads and width",
+            fix="give one of them",
+        )
 
 
 def _chosen_to_fit(before: TrainConfig, solved: "Solved", fitted: TrainConfig) -> tuple[Fact, ...]:
@@ -159,7 +175,7 @@ def _of_settings(
     return (
         *settings_findings(plan.config, epochs=plan.epochs),
         *evaluation_findings(plan),
-        *agreement_findings(plan, sources, _stated_counts(given, loaded)),
+        *agreement_findings(plan, sources, _stated_beside(given, loaded)),
         *foreign_findings(loaded.foreign),
     )
 
@@ -196,9 +212,9 @@ def _device_name(fields: Mapping[str, str | None]) -> tuple[str | None, dict[str
     return name, {**fields, "device": None}
 
 
-def _stated_counts(given: Mapping[str, Any], loaded: LoadedConfig) -> dict[str, Fact]:
+def _stated_beside(given: Mapping[str, Any], loaded: LoadedConfig) -> dict[str, Fact]:
     """The sizes of the data that somebody stated beside the config."""
-    counts = stated_facts({name: given[name] for name in COUNTS if given[name] is not None}, "option")
+    counts = stated_facts({name: given[name] for name in BESIDE if given[name] is not None}, "option")
     if loaded.config.vocab_size is not None and loaded.sources.get("vocab_size") == "option":
         counts["vocab_size"] = stated("vocab_size", loaded.config.vocab_size)
     return counts
@@ -206,6 +222,6 @@ def _stated_counts(given: Mapping[str, Any], loaded: LoadedConfig) -> dict[str, 
 
 def _facts(given: Mapping[str, Any], device: str | None, loaded: LoadedConfig) -> dict[str, Fact]:
     """The facts that were given as options, and the dataset's name."""
-    counts = {name: given[name] for name in COUNTS if given[name] is not None}
+    counts = {name: given[name] for name in BESIDE if given[name] is not None}
     facts = stated_facts(counts | ({"device": device} if device is not None else {}), "option")
     return {**facts, "dataset": stated("dataset", loaded.config.dataset)}

@@ -84,6 +84,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "depth": "nanochat's depth of d is n_layer = d, n_embd = 64 * d and n_head = d / 2, arch = 'modern'",
         "B": "did you mean batch_size?",
         "T": "did you mean block_size?",
+        "resume": "to go on with a run: gptwright resume RUN; nanoGPT's own word is --init_from=resume",
+        "resume_from_checkpoint": "to go on with a run: gptwright resume RUN",
     }
 )
 WARMUP_SHARE = re.compile(r"warmup_(ratio|frac|fraction|proportion|pct)")

@@ -40,6 +40,8 @@ GPU_BASIS = (
     "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
     " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
 )
+# The same steps by PyTorch 2.0's compiler took so many times as long; fitted, docs/throughput.md.
+FIRST_COMPILER = 1.48
 OTHER_FAMILY = "; of this device's family it knows one run or none, so the band is wider"
 CPU_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer at eight"
@@ -75,6 +77,13 @@ def predict_speed(work: Work) -> Speed:
     possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.causal_flops_per_token()
     basis = GPU_BASIS if work.kin.known else GPU_BASIS + OTHER_FAMILY
     return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=basis)
+
+
+def with_first_compiler(speed: Speed) -> Speed:
+    """The speed of a compiled step where PyTorch 2.0 compiles it."""
+    low, likely, high = (each / FIRST_COMPILER for each in (speed.low, speed.likely, speed.high))
+    basis = f"{speed.basis}; PyTorch 2.0's compiler took {FIRST_COMPILER} times as long"
+    return Speed(low=low, likely=likely, high=high, basis=basis)
 
 
 def _cpu_basis(work: Work) -> str:

@@ -138,6 +138,13 @@ def _not_known(config: TrainConfig, name: Fact, count: int, *, kind: str, remark
     )
 
 
+def _with_memory(name: str) -> str:
+    """A device's name and its memory, by which people tell one from another: `RTX 4060 (8 GB)`."""
+    match = find_spec(name)
+    memory = match.spec.memory_bytes if match is not None else None
+    return name if memory is None or "GB" in name else f"{name} ({memory / 2**30:.0f} GB)"
+
+
 def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
     match = find_spec(str(name.value))
     compiled = config.compile is not False
@@ -145,7 +152,7 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         remark = f"{name.text} is a processor, and what one reaches is measured where it is"
         return _not_known(config, name, count, kind="cpu", remark=remark)
     if match is None:
-        near = near_names(str(name.value))
+        near = [_with_memory(one) for one in near_names(str(name.value))]
         hint = f"; near it: {', '.join(near)}" if near else ""
         remark = f"{name.text} is not in the table{hint}"
         kind = "mps" if is_apple_name(str(name.value)) else "cuda"

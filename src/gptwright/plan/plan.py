@@ -6,6 +6,7 @@ with a stated error where it is not (memory, speed), a band from public curves w
 and None where nothing is known, with what is missing.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +14,14 @@ from pathlib import Path
 from gptwright.arithmetic.cut import passes_per_process
 from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.memory import TrainingMemory, largest_micro_batch, training_memory, usable_bytes
-from gptwright.arithmetic.reference import LossBand, expected_loss
+from gptwright.arithmetic.reference import LossBand, expected_loss, floor
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.arithmetic.step import Step
 from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, NO_WEIGHTS
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, assumed, configured, derived
 from gptwright.findings import Unknown
-from gptwright.hardware.efficiency import Speed, predict_speed
+from gptwright.hardware.efficiency import Speed, predict_speed, with_first_compiler
 from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import devices_in
 from gptwright.hardware.torch_build import has_gpu_libraries
@@ -133,8 +134,8 @@ def make_plan(
     Args:
         config: its settings.
         facts: what is known beside them: `device`, `device_count`, `train_tokens`, `val_tokens`,
-            `vocab_size`, `dataset`, and `peak_flops` of this CPU in the dtype that a run chose, where it was
-            measured.
+            `vocab_size`, `dataset`, `torch`, and `peak_flops` of this CPU in the dtype that a run chose,
+            where it was measured.
         sources: where each setting that somebody gave comes from.
         speed: a measured speed, in place of the model's.
 
@@ -151,7 +152,7 @@ def make_plan(
     tokens = config.sequences_per_step * config.block_size * _steps(config)
     train_tokens = facts.get("train_tokens")
     loss = _expected_loss(config, shape, facts, tokens=tokens)
-    speed = speed or _speed(config, shape, device)
+    speed = speed or _speed(config, shape, device, facts.get("torch"))
     return Plan(
         config=config,
         shape=shape,
@@ -170,7 +171,7 @@ def make_plan(
             *_unknown_vocabulary(config, vocabulary),
             *_unknown_weights(config),
             *_unknown(device, train_tokens, speed),
-            *(_unknown_loss(config) if loss is None else ()),
+            *(_unknown_loss(config, shape.vocab_size) if loss is None else ()),
         ),
     )
 
@@ -270,10 +271,10 @@ def _memory(
     return memory, memory.total <= budget, largest_micro_batch(step, budget)
 
 
-def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed | None:
+def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice, torch: Fact | None) -> Speed | None:
     if device.peak is None or device.emulated:
         return None
-    return predict_speed(
+    speed = predict_speed(
         Work(
             shape=shape,
             peak_flops=device.peak.number,
@@ -292,6 +293,8 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice) -> Speed 
             kernels=device.kernels,
         )
     )
+    first = torch is not None and re.match(r"v?2\.0(?!\d)", str(torch.value)) is not None
+    return with_first_compiler(speed) if first and device.compiled and device.kind == "cuda" else speed
 
 
 def _unknown_weights(config: TrainConfig) -> tuple[Unknown, ...]:
@@ -320,9 +323,12 @@ def _unknown_vocabulary(config: TrainConfig, vocabulary: Fact) -> tuple[Unknown,
     return (Unknown("How large is the vocabulary?", missing),)
 
 
-def _unknown_loss(config: TrainConfig) -> tuple[Unknown, ...]:
+def _unknown_loss(config: TrainConfig, vocab_size: int) -> tuple[Unknown, ...]:
     if config.eval_only or is_like_known_runs(config):
         missing = "a public curve for this data, size, vocabulary and recipe: none is near"
+        least = floor(config.dataset, vocab_size)
+        if least is not None:
+            missing += f"; no known run over this data got below {least.loss:.2f}, however long"
         return (Unknown("What loss may be expected?", missing),)
     return (NO_PROMISE,)
 

@@ -1,5 +1,6 @@
 """A plan in the terminal: the answer in a few lines, then every number with where it comes from."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gptwright import units
+from gptwright.arithmetic.evaluation import text_kind
 from gptwright.arithmetic.memory import PHASES
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Finding, Unknown
@@ -220,5 +222,9 @@ def _evaluations(plan: Plan) -> list[Fact]:
 def _loss(plan: Plan) -> list[Fact]:
     if plan.loss is None:
         return []
-    reason = f"{plan.loss.low:.2f} to {plan.loss.high:.2f}; {plan.loss.curve}, {plan.loss.basis}"
+    reason = f"{plan.loss.low:.2f} to {plan.loss.high:.2f}"
+    if text_kind(int(plan.vocabulary.number)) == "bpe":
+        low, likely, high = (math.exp(loss) for loss in (plan.loss.low, plan.loss.likely, plan.loss.high))
+        reason += f", a perplexity of {likely:.1f} ({low:.1f} to {high:.1f})"
+    reason += f"; {plan.loss.curve}, {plan.loss.basis}"
     return [derived("validation loss", plan.loss.likely, reason, unit="nats")]
