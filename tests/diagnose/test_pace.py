@@ -1,6 +1,7 @@
 """How fast two runs are beside each other, and what may be credited for it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def pace(found: Comparison) -> Finding:
 
 
 def test_a_micro_batch_of_half_the_sequences_is_no_measure(tmp_path: Path) -> None:
-    wide = {"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 64}
+    wide: dict[str, Any] = {"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 64}
     found = compared(a_run(tmp_path / "a", ms=3909), a_run(tmp_path / "b", ms=9340, **wide))
     text = pace(found).message
     assert text.startswith("a trains 2.4 times as many tokens a second as b (134,123 in a, 56,134 in b)")
