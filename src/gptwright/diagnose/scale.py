@@ -15,6 +15,9 @@ USUAL_VOCABULARIES = {50257: "GPT-2", 32000: "Llama", 128_256: "Llama 3", 256: "
 CLOSE_TO_FRESH = -0.1, 0.2
 # A summed loss is a whole multiple of ln(vocabulary); the first value scatters by 2 %.
 MULTIPLE_TOLERANCE = 0.04
+# Of weights that were trained before, training lies near the first validation or is a sum: of three or more,
+# for dropout and a masked prompt alone make it higher by half.
+LEAST_SUMMED, NEAR_VALIDATION = 3, 0.2
 # No run that goes on is worse than guessing by a third.
 FAR_ABOVE_UNIFORM = 1.3
 # Vocabularies in use, where none is named.
@@ -111,8 +114,10 @@ def loss_scale(reading: Reading) -> int:
     the multiple.
     """
     train, uniform = reading.train, uniform_loss(reading)
-    if train is None or not reading.starts_from_scratch or train.segment[0] != 0:
+    if train is None or train.segment[0] != 0:
         return 1
+    if not reading.starts_from_scratch:
+        return _summed_over_the_accumulation(reading)
     first = float(train.loss[0])
     highest = uniform.number if uniform is not None else math.log(LARGEST_VOCABULARY)
     if not math.isfinite(first) or train.step[0] > EARLY_STEPS or first < 1.5 * highest:
@@ -132,6 +137,23 @@ def loss_scale(reading: Reading) -> int:
         if least * lowest <= first / multiple <= (1 + MULTIPLE_TOLERANCE) * highest:
             return multiple
     return 1
+
+
+def _summed_over_the_accumulation(reading: Reading) -> int:
+    """The accumulation, where training is so many times the first validation of a model that was not fresh; 1
+    if not. Later training may have memorized; a fresh model's loss is told by guessing, this one's by nothing
+    else.
+    """
+    train, evals = reading.train, reading.evals
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    if train is None or evals is None or accumulation < LEAST_SUMMED:
+        return 1
+    known = np.flatnonzero(np.isfinite(evals.val_loss))
+    if not len(known):
+        return 1
+    near = int(np.argmin(np.abs(train.step - evals.step[known[0]])))
+    ratio = float(train.loss[near] / evals.val_loss[known[0]])
+    return accumulation if abs(ratio / accumulation - 1) < NEAR_VALIDATION else 1
 
 
 def _against_validation(reading: Reading) -> int | None:

@@ -68,11 +68,17 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
         Confidence.CERTAIN if len(eval_train_loss(reading)) else Confidence.LIKELY,
         f"Validation was best at {reading.at(point.best_step)}{passes} with {val.value[best]:.4f} and is"
         f" {val.value[last]:.4f} at {reading.at(int(val.step[last]))}, while training loss fell to"
-        f" {train.value[-1]:.4f}. The later steps memorized.",
+        f" {_of_training(reading, train)}. The later steps memorized.",
         [val.fact(best), val.fact(last), train.fact(len(train) - 1), reading.progress.epochs],
         causes=[Cause("the data was passed over too often for a model of this size", Confidence.LIKELY)],
         actions=[_stop_at(reading, point.best_step), _against_memorizing(reading)],
     )
+
+
+def _of_training(reading: Reading, train: Series) -> str:
+    """The last training loss, with what it really is where the log has a multiple of it."""
+    last, multiple = float(train.value[-1]), loss_scale(reading)
+    return f"{last:.4f}" if multiple == 1 else f"{last / multiple:.4f}, logged as {last:.4f}"
 
 
 def _never_fell(reading: Reading, val: Series, train: Series) -> Verdict:

@@ -36,19 +36,24 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     where the multiple is the accumulation. Validation is computed elsewhere and stays right, so a validation
     far below training is then an artefact. Sources: transformers issues 35204 and 37766.
     """
-    multiple, first, uniform = loss_scale(reading), first_train_loss(reading), uniform_loss(reading)
-    train = reading.train
+    multiple, first, train = loss_scale(reading), first_train_loss(reading), reading.train
+    uniform = uniform_loss(reading) if reading.starts_from_scratch else None
     if multiple == 1 or train is None:
         return
     first = first or logged("first_loss", float(train.loss[0]), int(train.line[0]), unit="nats")
     accumulation = reading.settings.get("gradient_accumulation_steps")
     same = accumulation is not None and accumulation.value == multiple
     val = val_loss(reading)
+    told = _multiple_of_guessing(multiple, first, uniform)
+    if not reading.starts_from_scratch:
+        told = f"about {multiple} times validation beside it, and {multiple} micro-batches are accumulated"
     yield finding(
         "scaled-loss",
         Severity.WARNING,
-        Confidence.CERTAIN if same and uniform is not None else Confidence.LIKELY,
-        f"The first training loss of {first.text} is {_multiple_of_guessing(multiple, first, uniform)}: the"
+        Confidence.CERTAIN
+        if same and uniform is not None and reading.starts_from_scratch
+        else Confidence.LIKELY,
+        f"The first training loss of {first.text} is {told}: the"
         f" logged loss is {multiple} times the true one. Divide it before comparing; validation is not"
         " affected.",
         [first, uniform, accumulation, val.fact(len(val) - 1) if len(val) else None],
