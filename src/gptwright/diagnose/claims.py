@@ -88,6 +88,10 @@ PER_STEP = re.compile(
     r"\b(?:per|a|each|every|one|an)\s+(?:\w+\s)?(?:step|update|iter(?:ation)?|batch)\b|\btokens?/(?:step|iter)",
     re.IGNORECASE,
 )
+# "batch of 0.5M tokens": a step's, or a micro-batch's.
+BATCH_OF = re.compile(r"\bbatch(?:es)?(?:\W?size)?\s+(?:of|is|=|about|:)[\s~≈]*$", re.IGNORECASE)
+# Whose batch a rule of thumb quotes.
+OF_A_PAPER = re.compile(r"\bGPT-?[34]\b|\bGPT-2's\b", re.IGNORECASE)
 HEAD_AFTER = re.compile(
     r"^\W{0,2}(?:(?:channels|dims?|dimensions|wide|numbers)\W+)?(?:per|a|each|in each)\W+head\b",
     re.IGNORECASE,

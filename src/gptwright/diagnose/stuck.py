@@ -1,11 +1,12 @@
 """A loss that stays where a model stays that learns no context."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, other_vocabulary, uniform_loss
+from gptwright.diagnose.scale import ABOVE_UNIFORM, SMALLEST_BPE, loss_scale, other_vocabulary, uniform_loss
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
 
@@ -15,6 +16,11 @@ UNIGRAM_SHARE = 0.66
 # What counts as no progress: less than this over the later half. A run that learns context falls by a nat
 # in a few hundred steps from there.
 NO_PROGRESS = 0.1
+# Half of ln(vocabulary), 5.4 nats for GPT-2's, is where a model that learns context is after some hundred
+# steps. With fewer tokens than compute-optimal for its size none is full there.
+FLAT_SHARE, WELL_FED = 0.5, 20
+# Medians of a third of the lines scatter by 0.1 where a line is one micro-batch of eight sequences.
+HARDLY_ANY = 0.25
 # The frequencies of tokens alone bring nats within some hundred updates; a model that is this near to
 # ln(vocabulary) had none that did anything.
 STILL_GUESSING = 0.3
@@ -39,6 +45,24 @@ class StuckStretch:
     end: float
     uniform: Fact
     guesses: bool
+
+
+def flat_stretch(reading: Reading) -> StuckStretch | None:
+    """The later three quarters of a run over a BPE's tokens, if the loss gains nothing in them, at a level
+    where no model of that size stays that is still short of tokens; None if not.
+    """
+    loss, uniform = train_loss(reading), uniform_loss(reading)
+    fed = reading.progress.tokens_per_parameter
+    if uniform is None or uniform.number < math.log(SMALLEST_BPE) or fed is None or fed.number > WELL_FED:
+        return None
+    late = loss.part(loss.step >= loss.step[0] + (loss.step[-1] - loss.step[0]) / 4) if len(loss) else loss
+    if len(late) < 20 or loss.step[-1] < 500 or loss_scale(reading) > 1:
+        return None
+    third = len(late) // 3
+    start, end = float(np.median(late.value[:third])), float(np.median(late.value[-third:]))
+    if not FLAT_SHARE * uniform.number <= end <= uniform.number or abs(start - end) > HARDLY_ANY:
+        return None
+    return StuckStretch(late, start, end, uniform, guesses=False)
 
 
 def stuck_stretch(reading: Reading) -> StuckStretch | None:

@@ -49,6 +49,16 @@ def test_pairs_of_characters(tmp_path: Path) -> None:
     assert "stuck-loss" not in findings
 
 
+@pytest.mark.parametrize(("device", "named"), [("M2 Max", True), ("RTX 4070", False)])
+def test_an_apple_gpu_that_may_have_computed_wrongly_is_named(
+    tmp_path: Path, device: str, named: bool
+) -> None:
+    facts = {**SHAKESPEARE, "device": device}
+    folder = write_run(tmp_path, CHARACTERS, facts, power_law(2.46, 4.3, 2.5), last=3000, vocab_size=65)
+    causes = found(folder)["above-reference"].causes
+    assert any("Apple GPU" in cause.text for cause in causes) is named
+
+
 def test_a_short_run_of_characters_is_not_stuck_at_pairs(tmp_path: Path) -> None:
     """2.4 after 250 steps is on the way: no four evaluations stay there."""
     folder = write_run(tmp_path, CHARACTERS, SHAKESPEARE, power_law(1.4, 4.3, 0.45), last=250, vocab_size=65)

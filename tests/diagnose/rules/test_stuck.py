@@ -12,12 +12,15 @@ from gptwright.record.open_run import open_run
 from tests.diagnose.rules.nanogpt_run import found
 
 
-def run(folder: Path, start: float, end: float, config: str, *, fall: float = 100.0) -> dict[str, Finding]:
+def run(
+    folder: Path, start: float, end: float, config: str, *, fall: float = 100.0, mfu: float = 30.0
+) -> dict[str, Finding]:
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     lines = ["number of parameters: 123.59M"]
     for step in range(0, 3001, 20):
         loss = end + (start - end) * math.exp(-step / fall) + rng.normal(0, 0.02)
-        lines.append(f"iter {step}: loss {loss:.4f}, time 300.00ms, mfu 30.00%")
+        lines.append(f"iter {step}: loss {loss:.4f}, time 300.00ms, mfu {mfu:.2f}%")
     (folder / "log.txt").write_text("\n".join(lines) + "\n")
     (folder / "config.py").write_text(config)
     return found(folder)
@@ -59,3 +62,30 @@ def test_a_log_that_ends_before_its_first_step_says_so(tmp_path: Path) -> None:
     )
     unknown = diagnose(read_run(open_run(str(tmp_path)))).unknown
     assert unknown[0].missing == "a line of a step: the log ends before the first"
+
+
+SMALL_BATCH = """vocab_size = 50304
+n_layer = 12
+n_head = 12
+n_embd = 768
+batch_size = 8
+gradient_accumulation_steps = 1
+block_size = 512
+max_iters = 3000
+lr_decay_iters = 3000
+warmup_iters = 100
+"""
+
+
+def test_a_rate_too_high_for_its_batch_holds_a_loss_below_the_frequencies_too(tmp_path: Path) -> None:
+    finding = run(tmp_path / "a", 10.9, 6.35, SMALL_BATCH + "learning_rate = 2e-3\n", mfu=3.5)["stuck-loss"]
+    assert "has not moved in three quarters of the run" in finding.message
+    assert "too high for so small a batch" in finding.causes[0].text
+    assert finding.actions[0].settings == {"gradient_accumulation_steps": 16}
+    # With a rate that fits, nothing tells whether such a level is the model's own.
+    assert "stuck-loss" not in run(
+        tmp_path / "b", 10.9, 6.35, SMALL_BATCH + "learning_rate = 1e-4\n", mfu=3.5
+    )
+    # A run that goes on falling is none.
+    falling = run(tmp_path / "c", 10.9, 5.6, SMALL_BATCH + "learning_rate = 2e-3\n", fall=1500.0, mfu=3.5)
+    assert "stuck-loss" not in falling

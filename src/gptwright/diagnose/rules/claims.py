@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from gptwright import units
 from gptwright.diagnose.claims import (
+    BATCH_OF,
     BATCH_PRODUCT,
     CONTEXT_AFTER,
     CONTEXT_BEFORE,
@@ -28,6 +29,7 @@ from gptwright.diagnose.claims import (
     MICRO,
     MODEL_NAME_BEFORE,
     NOT_OF_THIS_RUN,
+    OF_A_PAPER,
     OF_A_PART,
     OF_A_RULE,
     ONLY_A_SIZE,
@@ -280,8 +282,10 @@ def _effective_batch(reading: Reading, claim: Claim, configured: Fact) -> list[F
 def _tokens(reading: Reading, claim: Claim, configured: Fact) -> list[Fact]:
     """Tokens of a step where the comment says so, else of the run; a comment on the data is about that."""
     named = TOKEN_WORDS.match(claim.after) or TOKENS_BEFORE.search(claim.before)
-    if not named or SIZE_WORDS.match(claim.after):
+    if not named or SIZE_WORDS.match(claim.after) or OF_A_PAPER.search(claim.before):
         return []
+    if BATCH_OF.search(claim.before):
+        return [configured, *_micro_batch(reading)]
     if _is_per_step(claim):
         return [configured, *(_micro_batch(reading) if MICRO.search(claim.comment.text) else ())]
     planned, comment = _set_to(reading, "max_iters"), claim.comment

@@ -16,8 +16,8 @@ from gptwright.diagnose.scale import (
     uniform_loss,
 )
 from gptwright.diagnose.series import train_loss
-from gptwright.diagnose.stuck import UNIGRAM_SHARE, stuck_stretch
-from gptwright.findings import Action, Cause, Confidence, Severity
+from gptwright.diagnose.stuck import UNIGRAM_SHARE, flat_stretch, stuck_stretch
+from gptwright.findings import Action, Cause, Confidence, Finding, Severity
 
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
 MANY_SPIKES = 3
@@ -74,6 +74,30 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         actions=[
             Action("Overfit one batch first: a correct model takes it to nearly 0 in a few hundred steps.")
         ],
+    )
+
+
+def flat_loss(reading: Reading) -> Iterator[Verdict]:
+    """A rate that is too high for its batch also holds a loss where neighbouring tokens are learned and no
+    context is: below the level of single tokens, and as flat. Small models over large vocabularies come to
+    rest at such levels too, so it fires only where the batch is too small for the rate as well, and where the
+    model is still short of tokens. Source: nanoGPT issues 303 and 468.
+    """
+    stretch = flat_stretch(reading) if stuck_stretch(reading) is None else None
+    faults = [found for found in small_batch_for_lr(reading) if isinstance(found, Finding)]
+    if stretch is None or not faults or training_rise(reading) is not None:
+        return
+    lines = stretch.lines
+    yield finding(
+        "stuck-loss",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"The loss is {stretch.end:.2f} at {reading.at(int(lines.step[-1]))} and was {stretch.start:.2f} at"
+        f" {reading.at(int(lines.step[0]))}: it has not moved in three quarters of the run, at a level that"
+        " a model which learns context leaves in some hundred steps.",
+        [lines.fact(0), lines.fact(len(lines) - 1), stretch.uniform, *faults[0].evidence],
+        causes=[rate_cause(reading, "the learning rate is too high for so small a batch", Confidence.LIKELY)],
+        actions=list(faults[0].actions),
     )
 
 
@@ -235,6 +259,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
 
 RULES = (
     Rule("stuck-loss", stuck_loss),
+    Rule("stuck-loss", flat_loss),
     Rule("divergence", divergence),
     Rule("loss-spike", loss_spike),
 )

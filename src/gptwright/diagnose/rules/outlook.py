@@ -147,6 +147,7 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
                 Cause(f"the schedule: {'; '.join(schedule_faults(reading))}", Confidence.LIKELY)
                 for _ in schedule_faults(reading)[:1]
             ),
+            *_of_an_apple_gpu(reading),
             low[0]
             if low is not None
             else rate_cause(reading, "the learning rate does not fit the batch", Confidence.POSSIBLE),
@@ -199,6 +200,15 @@ def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
         f"Raise the learning rate to about {rounded(fitting):g}.", {"learning_rate": rounded(fitting)}
     )
     return Cause(text, Confidence.LIKELY), [rate, fitting], action
+
+
+def _of_an_apple_gpu(reading: Reading) -> list[Cause]:
+    """That torch may compute wrongly there without a word: pytorch issue 109457, build-nanogpt issue 92."""
+    spec, kind = reading.machine.spec, reading.settings.word("device")
+    if kind != "mps" and (spec is None or spec.vendor != "apple" or kind == "cpu"):
+        return []
+    text = "torch computed wrongly on the Apple GPU: run the same hundred steps with --device=cpu"
+    return [Cause(text, Confidence.POSSIBLE)]
 
 
 def _broke(reading: Reading) -> bool:
