@@ -13,6 +13,8 @@ from gptwright.findings import Action
 
 # As many steps as are planned, within this, are no other length.
 SAME_LENGTH = 1.1
+# What a run that is long enough still needs, to let its rate decay: speedruns take the last 21 to 30 %.
+LEFT_TO_DECAY = 0.25
 
 
 def sensible_length(
@@ -47,6 +49,11 @@ def sensible_length(
             return [_more_text(passes)] if too_often else []
     elif planned is not None and steps > planned.number / SAME_LENGTH:
         return [_smaller_model()] if not too_often else []
+    if not longer and planned is not None and last is not None:
+        soon = round(last.number * (1 + LEFT_TO_DECAY))
+        if SAME_LENGTH * steps < last.number and soon < planned.number:
+            passed = f"It has passed the {steps:,} steps that are {text}: let the rate decay to its end soon."
+            return [Action(passed, {"max_iters": soon, "lr_decay_iters": soon})]
     seconds = _seconds_per_step(reading)
     if seconds is not None and steps * seconds > seconds_at_most:
         return [_smaller_model()]

@@ -35,6 +35,12 @@ class TestLength:
         assert action.settings["max_iters"] == round(16 * 1_003_854 / 16_384) == 980
         assert "16 passes" in action.text
 
+    def test_a_run_that_has_passed_a_sensible_length_is_to_let_its_rate_decay(self, tmp_path: Path) -> None:
+        settings = WEB | {"max_iters": 600_000, "lr_decay_iters": 600_000, "log_interval": 250}
+        action = found(write_run(tmp_path, settings, {}, web_loss, last=20_000))["long-plan"].actions[0]
+        assert "has passed the 5,029 steps that are 20 tokens per parameter" in action.text
+        assert action.settings == {"max_iters": 25_000, "lr_decay_iters": 25_000}
+
     def test_overfitting_says_where_to_stop_and_nothing_else_does(self, tmp_path: Path) -> None:
         run = write_run(tmp_path, CHARACTERS, SHAKESPEARE, characters, val=turned, vocab_size=65)
         findings = found(run)
