@@ -51,7 +51,7 @@ def test_a_micro_batch_of_half_the_sequences_is_no_measure(tmp_path: Path) -> No
     wide: dict[str, Any] = {"n_embd": 768, "batch_size": 8, "gradient_accumulation_steps": 64}
     found = compared(a_run(tmp_path / "a", ms=3909), a_run(tmp_path / "b", ms=9340, **wide))
     text = pace(found).message
-    assert text.startswith("a trains 2.4 times as many tokens a second as b (134,123 in a, 56,134 in b)")
+    assert text.startswith("a trains 2.4 times as many tokens a second as b (134,123 in a and 56,134 in b)")
     assert "b has 3 times the parameters" in text
     assert "69.0 % and 82.3 %" in text
     assert "a sequence takes 7.63 ms and 18.24 ms" in text
@@ -74,4 +74,4 @@ def test_times_that_scatter_are_no_difference(tmp_path: Path, ms: float) -> None
 
 def test_a_share_beyond_the_peak_is_not_repeated(tmp_path: Path) -> None:
     found = compared(a_run(tmp_path / "a", ms=500), a_run(tmp_path / "b", ms=3900))
-    assert "share" not in pace(found).message
+    assert "MFU" not in pace(found).message

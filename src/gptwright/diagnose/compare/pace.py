@@ -5,6 +5,7 @@ little slower than one of 16 in 122 ms but 2.4 times slower, and a wider model d
 fewer tokens. As with the loss, no single change is credited where several were made that move the speed.
 """
 
+import itertools
 from collections.abc import Sequence
 
 from gptwright import units
@@ -32,36 +33,29 @@ MOVES_SPEED: dict[str, tuple[str, ...]] = {
 
 def who_is_faster(a: Reading, b: Reading) -> Finding | None:
     """Which run does more tokens a second, and what may be credited; None where nothing tells or both do."""
-    rates = a.speed.tokens_per_second, b.speed.tokens_per_second
-    if rates[0] is None or rates[1] is None or not min(rates[0].number, rates[1].number) > 0:
+    rates = _both(a.speed.tokens_per_second, b.speed.tokens_per_second)
+    if rates is None or _alike(rates):
         return None
-    times = rates[0].number / rates[1].number
-    if abs(times - 1) <= SAME_PACE:
-        return None
-    fast, slow = ("a", "b") if times > 1 else ("b", "a")
-    ratio = max(times, 1 / times)
-    sizes = a.sizes.parameters, b.sizes.parameters
-    evidence = [_named(rate, name) for rate, name in zip(rates, "ab", strict=True) if rate is not None]
-    text = f"{fast} trains {units.ratio(ratio)} times as many tokens a second as {slow}"
-    text += f" ({rates[0].number:,.0f} in a, {rates[1].number:,.0f} in b)"
-    if sizes[0] is not None and sizes[1] is not None and _differ(sizes[0], sizes[1]):
-        larger = "a" if sizes[0].number > sizes[1].number else "b"
-        bigger = max(sizes[0].number, sizes[1].number) / min(sizes[0].number, sizes[1].number)
-        text += f"; {larger} has {units.ratio(bigger)} times the parameters"
-        evidence += [_named(size, name) for size, name in zip(sizes, "ab", strict=True) if size is not None]
-    shares = a.mfu, b.mfu
-    if shares[0] is not None and shares[1] is not None and max(shares[0].number, shares[1].number) <= 1:
-        shown = (units.percent(share.number) for share in shares if share is not None)
-        text += f"; their shares of the device's peak are {' and '.join(shown)}"
-        evidence += [
-            _named(share, name) for share, name in zip(shares, "ab", strict=True) if share is not None
-        ]
+    fast, slow, times = _order(rates)
+    shown = " and ".join(f"{rate.number:,.0f} in {name}" for name, rate in zip("ab", rates, strict=True))
+    parts, evidence = [f"{fast} trains {times} times as many tokens a second as {slow} ({shown})"], [*rates]
+    sizes, shares = _both(a.sizes.parameters, b.sizes.parameters), _both(a.mfu, b.mfu)
+    if sizes is not None and not _alike(sizes):
+        larger, _, times = _order(sizes)
+        parts.append(f"{larger} has {times} times the parameters")
+        evidence += sizes
+    # A share above the peak is a fault of one of the records, which diagnose names.
+    if shares is not None and max(share.number for share in shares) <= 1:
+        parts.append(f"their MFU is {' and '.join(units.percent(share.number) for share in shares)}")
+        evidence += shares
     return Finding(
         id="speed-difference",
         severity=Severity.INFO,
         confidence=Confidence.CERTAIN,
-        message=f"{text}.{_of_a_sequence(a, b)}{_credit(changed_speed(a, b))}",
-        evidence=tuple(evidence),
+        message=f"{'; '.join(parts)}.{_of_a_sequence(a, b)}{_credit(changed_speed(a, b))}",
+        evidence=tuple(
+            _named(fact, name) for fact, name in zip(evidence, itertools.cycle("ab"), strict=False)
+        ),
     )
 
 
@@ -90,8 +84,19 @@ def _credit(changed: Sequence[str]) -> str:
     return f" Of what moves the speed {things} were changed: which did how much takes a run of each."
 
 
-def _differ(a: Fact, b: Fact) -> bool:
-    return abs(a.number / b.number - 1) > SAME_PACE
+def _both(a: Fact | None, b: Fact | None) -> tuple[Fact, Fact] | None:
+    """Two values above 0; None where one of them is not known."""
+    return (a, b) if a is not None and b is not None and min(a.number, b.number) > 0 else None
+
+
+def _alike(pair: tuple[Fact, Fact]) -> bool:
+    return abs(pair[0].number / pair[1].number - 1) <= SAME_PACE
+
+
+def _order(pair: tuple[Fact, Fact]) -> tuple[str, str, str]:
+    """Which run has more, which less, and how many times as much."""
+    ratio = pair[0].number / pair[1].number
+    return ("a", "b", units.ratio(ratio)) if ratio > 1 else ("b", "a", units.ratio(1 / ratio))
 
 
 def _named(fact: Fact, run: str) -> Fact:
