@@ -72,3 +72,27 @@ def test_bits_a_character_are_not_held_against_a_vocabulary_of_tokens(tmp_path: 
     """2 bits at the start are far below ln(50,257), which says nothing: they are a character's."""
     assert characters(tmp_path / "a", BITS, "vocab_size = 50257\n").vocab_size is None
     assert characters(tmp_path / "b", BITS, "vocab_size = 65\n").vocab_size is not None
+
+
+def test_characters_and_tokens_of_one_text_are_held_against_each_other_as_a_whole(tmp_path: Path) -> None:
+    """ "4.9 is three times as bad as 1.47": a token of GPT-2's has three characters of Shakespeare."""
+
+    def run(name: str, dataset: str, width: int, end: float) -> Reading:
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = [
+            f"step {step}: train loss {end:.4f}, val loss {end + 100 / (step + 100):.4f}"
+            for step in range(0, 900, 50)
+        ]
+        (folder / "log.txt").write_text("\n".join(lines) + "\n")
+        shape = "n_layer = 6\nn_head = 6\nbatch_size = 64\nblock_size = 256\n"
+        (folder / "config.py").write_text(f"dataset = '{dataset}'\nn_embd = {width}\n{shape}")
+        return read_run(open_run(str(folder)))
+
+    found = compare(run("a", "shakespeare", 384, 4.8), run("b", "shakespeare_char", 384, 1.4))
+    assert not found.comparable
+    text = found.findings[0].message
+    assert "the best of a, 4.9053 over 36,059 tokens, is 176,8" in text
+    assert "that of b, 1.5053 over 111,540, is 167,901: b needs 5% less." in text
+    other = compare(run("c", "openwebtext", 384, 3.8), run("d", "shakespeare_char", 384, 1.4))
+    assert "same text" not in other.findings[0].message

@@ -6,10 +6,10 @@ from gptwright.diagnose.compare.late import late_difference
 from gptwright.diagnose.compare.outcome import Comparison, Verdict
 from gptwright.diagnose.compare.pace import who_is_faster
 from gptwright.diagnose.compare.points import points_by_flops, points_by_seconds, points_by_tokens
+from gptwright.diagnose.compare.refusal import refusal
 from gptwright.diagnose.compare.verdict import (
     SideBySide,
     failure_of,
-    refusal,
     verdict_of,
     who_is_ahead,
 )

@@ -6,25 +6,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gptwright import units
-from gptwright.diagnose.compare.changes import changed_things, fields_of, idle_changes
-from gptwright.diagnose.compare.comparable import NO_STEPS, NOTHING_IN_COMMON, STEP_NOT_KNOWN
+from gptwright.diagnose.compare.changes import fields_of, idle_changes
 from gptwright.diagnose.compare.late import Late
 from gptwright.diagnose.compare.outcome import Point, Verdict
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves, same_curve
+from gptwright.diagnose.compare.refusal import not_the_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence
-from gptwright.facts import derived
-from gptwright.findings import Action, Confidence, Finding, Severity
+from gptwright.facts import Fact, derived
+from gptwright.findings import Confidence, Finding, Severity
 
 # Runs of one length end within a log interval of each other.
 SAME_AMOUNT = 0.02
 # So many standard errors leave no doubt which loss is lower.
 CERTAIN = 3
-
-
-# What people blame for another loss and what moves only the speed.
-BLAMED = ("device", "device_count", "dtype", "compile", "torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,45 +84,6 @@ def verdict_of(both: SideBySide) -> Verdict:
     return Verdict.B_BETTER if behind == "a" else Verdict.A_BETTER
 
 
-def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
-    """That the two cannot be compared, and why."""
-    named = ("dataset", "vocab_size", "val_tokens")
-    return Finding(
-        id="not-comparable",
-        severity=Severity.WARNING,
-        confidence=Confidence.CERTAIN,
-        message=f"Nothing can be said about who is ahead: {'; '.join(reasons)}.{_what_may_differ(a, b)}",
-        evidence=tuple(fact for reading in (a, b) for fact in reading.settings.facts(*named)),
-        actions=(Action(_remedy(reasons)),),
-    )
-
-
-def _what_may_differ(a: Reading, b: Reading) -> str:
-    """What was changed that can move a loss, and what was not the reason, where the device differs."""
-    changed = changed_things(a, b)
-    told = f" What differs and can move a loss: {', '.join(changed)}." if changed else ""
-    return told + _not_the_cause(a, b)
-
-
-def _not_the_cause(a: Reading, b: Reading) -> str:
-    """That the device is no reason for another loss: people blame it first."""
-    idle = [field for field in idle_changes(a, b) if field in BLAMED]
-    return f" Another {' or '.join(idle)} leaves a loss as it is." if idle else ""
-
-
-def _remedy(reasons: Sequence[str]) -> str:
-    """What would make two runs comparable: more of them where their losses are the same quantity."""
-    if any(reason.endswith(NOTHING_IN_COMMON) for reason in reasons):
-        return "Let the shorter run go on to an evaluation that the other has passed, or evaluate both anew."
-    if any(reason.endswith(STEP_NOT_KNOWN) for reason in reasons):
-        return "Give the config of that run, or the head of its log, which says how many tokens a step has."
-    if any(reason.endswith(NO_STEPS) for reason in reasons):
-        return (
-            "Give a record of each that has its steps; of Hugging Face's Trainer that is trainer_state.json."
-        )
-    return "Evaluate both models on the same text, in bits per byte."
-
-
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
     """The verdict in words, with both losses at the last point and the best of each run as evidence."""
     last = both.last
@@ -145,7 +102,7 @@ def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
         severity=Severity.INFO,
         confidence=Confidence.CERTAIN if certain else Confidence.LIKELY,
         message=text + _best_of_each(both),
-        evidence=(*losses, *best),
+        evidence=(*losses, *best, *_of_the_mean(both)),
     )
 
 
@@ -155,6 +112,17 @@ def _where(both: SideBySide, at: str, *, counted: bool) -> str:
         return f"after {at}"
     since = _amount(both.late.since, both.runs[0], counted=counted).removesuffix(" tokens")
     return f"in the mean of {both.late.values} {both.late.what} from {since} to {at}"
+
+
+def _of_the_mean(both: SideBySide) -> tuple[Fact, ...]:
+    """The mean difference that the verdict rests on, and its error; empty where the last point is that."""
+    if both.late is None:
+        return ()
+    point, formula = both.late.point, f"over {both.late.values} {both.late.what} that both have"
+    return (
+        derived("mean_difference", point.delta, f"b less a, the mean {formula}", unit=_unit(both)),
+        derived("standard_error", point.standard_error, f"of the mean {formula}", unit=_unit(both)),
+    )
 
 
 def _unit(both: SideBySide) -> str:
@@ -179,7 +147,7 @@ def _in_words(both: SideBySide, verdict: Verdict, where: str) -> str:
     if verdict is Verdict.CONFOUNDED:
         things = f"{len(changed)} things were changed ({', '.join(changed)})"
         text = f"{ahead} is ahead by {gap}, and {things}: no single one of them may be credited."
-        return text + _not_the_cause(*both.runs)
+        return text + not_the_cause(*both.runs)
     return f"{ahead} is ahead of {'a' if ahead == 'b' else 'b'} by {gap}; {_credit(both)}."
 
 
