@@ -94,6 +94,10 @@ def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
         "target: the loss of a 124M model",
         "rate of GPT-3 125M",
         "20 tokens per param = 2.5B",
+        "same depth as GPT-2 124M but half the width",
+        "half the width of the 124M model",
+        "GPT-2 124M with fewer channels",
+        "the 124M model cut to 384 channels",
     ],
 )
 def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:
@@ -116,9 +120,35 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("note", "wrong"),
+    [
+        ("our stories124M model", "124M"),
+        ("a 124M model on one card", "124M"),
+        ("our gpt2-40M run", None),
+        ("a 40M model, 10B of text", None),
+        ("a 40M model; the next one has 124M parameters", None),
+        ("half the width of GPT-2 124M", None),
+        ("my colleague's 124M model is better", None),
+        ("a server with 300M users", None),
+    ],
+)
+def test_a_size_in_a_note_counts_where_it_speaks_of_this_run(
+    tmp_path: Path, note: str, wrong: str | None
+) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(SETTINGS.format_map(NO_COMMENTS))
+    facts = {"note": stated("note", note)}
+    evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated=facts)
+    findings = [f for f in size_label_mismatch(read_run(evidence)) if isinstance(f, Finding)]
+    assert [f.message.split(";")[0] for f in findings] == ([f"The note says {wrong}"] if wrong else [])
+
+
+@pytest.mark.parametrize(
     ("name", "wrong"),
     [
         ("gpt2-40M-10B", None),
+        ("stories40M", None),
+        ("stories15M", "15M"),
         ("gpt2-40M-100B", None),
         ("out-fineweb-100B", None),
         ("edu_fineweb100B", None),

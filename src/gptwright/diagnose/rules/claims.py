@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from gptwright import units
 from gptwright.diagnose.claims import (
     BATCH_PRODUCT,
+    CHANGED_AFTER,
     CONTEXT_AFTER,
     CONTEXT_BEFORE,
     CORPUS_IN_NAME,
@@ -27,7 +28,10 @@ from gptwright.diagnose.claims import (
     LOOSE,
     MICRO,
     MODEL_NAME_BEFORE,
+    MORE_THAN_THIS_RUN,
+    NAME_WITH_SIZE,
     NOT_OF_THIS_RUN,
+    OF_A_FEATURE,
     OF_A_PART,
     OF_A_RULE,
     ONLY_A_SIZE,
@@ -55,6 +59,8 @@ from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
 from gptwright.record.evidence import Comment
 
+# What people put a size into.
+NAMES = ("out_dir", "output_dir", "wandb_run_name", "wandb_project", "run_name", "model_name", "model_tag")
 # Settings beside which a number of tokens is the run's, or a step's.
 OF_THE_RUN = (
     None,
@@ -71,8 +77,9 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
     the rounding of the claim, so "124M" and "125M" for GPT-2 small are both right. Claims are read where a
     number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
-    beside the shape, and in run and folder names; not where the words before it say that it is another's. The
-    comments of a config count, and those beside settings that a log echoes or that were pasted with it.
+    beside the shape, and in names of runs, models and folders; not where the words beside it say that it is
+    another's. The comments of a config count, those beside settings that a log echoes or that were pasted
+    with it, and a note on the run that speaks of no other.
     Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
     """
     counted, config = reading.sizes.parameters, reading.evidence.config
@@ -91,12 +98,18 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     ]
     facts = [claim.fact() for claim in wrong]
     written = [claim.written for claim in wrong]
-    for name in ("out_dir", "wandb_run_name", "wandb_project"):
-        label = config.settings.get(name) if config is not None else None
+    labels = [config.settings.get(name) for name in NAMES] if config is not None else []
+    for label in labels:
         for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
             facts.append(label)  # type: ignore[arg-type]
             written.append(size)
+    note = _note_on_this_run(reading)
+    for size in _wrong_sizes_of_a_note(str(note.value), truths, reading) if note is not None else ():
+        facts.append(note)  # type: ignore[arg-type]
+        written.append(size)
     place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
+    if all(fact.source == "fact:note" for fact in facts):
+        place = "note"
     if facts:
         yield finding(
             "size-label-mismatch",
@@ -109,6 +122,14 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
                 Action(f"Correct the label to {units.count(counted.number)}, or change n_layer and n_embd.")
             ],
         )
+
+
+def _note_on_this_run(reading: Reading) -> Fact | None:
+    """What was said about the run, where it speaks of no other."""
+    note = reading.settings.stated.get("note")
+    if note is None or MORE_THAN_THIS_RUN.search(str(note.value)) or NOT_OF_THIS_RUN.search(str(note.value)):
+        return None
+    return note
 
 
 def _comments(reading: Reading) -> tuple[Comment, ...]:
@@ -129,13 +150,26 @@ def _wrong_sizes(name: str, truths: Sequence[float], reading: Reading) -> list[s
     planned, wrong = reading.progress.planned_tokens, []
     for match in SIZE_IN_NAME.finditer(name):
         value = float(match[1]) * SCALES[match[2].lower()]
-        if any(truth / TIGHT <= value <= truth * TIGHT for truth in truths):
+        factor = LOOSE if len(match[1]) == 1 else TIGHT
+        if any(truth / factor <= value <= truth * factor for truth in truths):
             return []
         of_run = planned is not None and planned.number / LOOSE <= value <= planned.number * LOOSE
         of_text = CORPUS_IN_NAME.search(name[: match.start()]) or TOKENS_IN_NAME.match(name[match.end() :])
         if not (of_run or of_text):
             wrong.append(match[0])
     return wrong
+
+
+def _wrong_sizes_of_a_note(note: str, truths: Sequence[float], reading: Reading) -> list[str]:
+    """The sizes that a sentence gives the model, in words or in a name, if none of them is the model's."""
+    said = [claim for claim in claims_in(Comment(note, 0, None)) if _about_size(claim)]
+    if any(claim.agrees(*truths) for claim in said):
+        return []
+    names = [word for word in note.split() if NAME_WITH_SIZE.search(word)]
+    return [
+        *(claim.written for claim in said),
+        *(size for name in names for size in _wrong_sizes(name, truths, reading)),
+    ]
 
 
 def _about_size(claim: Claim) -> bool:
@@ -153,7 +187,14 @@ def _about_size(claim: Claim) -> bool:
 def _of_another_run(claim: Claim) -> bool:
     """Whether the words before a number say that it is not this run's."""
     of_a_rule = claim.comment.field is None and OF_A_RULE.search(claim.before)
-    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before))
+    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before) or _is_made_of(claim))
+
+
+def _is_made_of(claim: Claim) -> bool:
+    """Whether a size is that of a model of which something was taken, or changed."""
+    if claim.value < 1e6:
+        return False
+    return bool(OF_A_FEATURE.search(claim.before) or CHANGED_AFTER.match(claim.after))
 
 
 def stale_comment(reading: Reading) -> Iterator[Verdict]:
