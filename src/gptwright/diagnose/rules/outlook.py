@@ -10,13 +10,14 @@ from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.reference_characters import EASIER_SPLIT, SPREAD_OF_SPLITS, has_another_split
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.forecast import band_of, forecast_run, peak_rate
+from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss
-from gptwright.diagnose.rules.schedule import fitting_rate, long_plan, rounded, schedule_faults
+from gptwright.diagnose.rules.schedule import long_plan, rounded, schedule_faults
 from gptwright.diagnose.rules.uniform import worse_than_uniform
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
@@ -158,7 +159,8 @@ def above_reference(reading: Reading) -> Iterator[Verdict]:
 
 def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
     """A learning rate far below what width and batch take: as a cause, with its evidence and what to set."""
-    rate, fitting = reading.settings.named("learning_rate"), fitting_rate(reading)
+    rate, meant = reading.settings.named("learning_rate"), meant_rate(reading)
+    fitting = meant.fitting if meant is not None else _rate_of_the_recipe(reading)
     optimizer = reading.settings.word("optimizer") or "adamw"
     if rate is None or fitting is None or optimizer != "adamw" or not rate.number:
         return None
@@ -166,12 +168,20 @@ def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
         return None
     text = (
         f"the learning rate of {rate.number:g} is 1/{fitting.number / rate.number:.0f} of the"
-        f" {rounded(fitting):g} that fits this width and batch"
+        f" {rounded(fitting):g} that {'this recipe has' if meant is None else 'fits this width and batch'}"
     )
     action = Action(
         f"Raise the learning rate to about {rounded(fitting):g}.", {"learning_rate": rounded(fitting)}
     )
     return Cause(text, Confidence.LIKELY), [rate, fitting], action
+
+
+def _rate_of_the_recipe(reading: Reading) -> Fact | None:
+    """The rate of the run that the reference over Shakespeare's characters is."""
+    dataset = reading.settings.get("dataset")
+    if dataset is None or dataset_family(str(dataset.value)) != "shakespeare-char":
+        return None
+    return tabled("fitting_rate", 1e-3, "nanoGPT", "config/train_shakespeare_char.py")
 
 
 def _broke(reading: Reading) -> bool:
