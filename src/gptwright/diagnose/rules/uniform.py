@@ -26,6 +26,8 @@ from gptwright.findings import Action, Cause, Confidence, Severity
 CLOSE = 0.02
 # Far below ln(vocabulary), where one micro-batch scatters by 0.2.
 BELOW_UNIFORM = 0.35
+# Token frequencies alone, which a model learns in its first steps, are at two thirds of ln(vocabulary).
+KNOWS_A_LANGUAGE = 0.66
 # What turns another unit into nats.
 IN_NATS = {"perplexity": "its logarithm is the loss", "bits": "times 0.693 it is the loss"}
 
@@ -108,13 +110,13 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             causes.insert(0, Cause(f"{text}, as {other} would give", Confidence.LIKELY))
     else:
         causes = [
-            Cause(
-                "the weights are pretrained or resumed",
-                Confidence.LIKELY if from_elsewhere else Confidence.POSSIBLE,
-            ),
             Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
             Cause("the line is a mean over steps that learned already", Confidence.POSSIBLE),
         ]
+        # Weights that know a language at all are far below guessing.
+        if first.number < KNOWS_A_LANGUAGE * uniform.number:
+            text = "the weights are pretrained or resumed"
+            causes.insert(0, Cause(text, Confidence.LIKELY if from_elsewhere else Confidence.POSSIBLE))
         divided = _divided_by(reading, first, uniform)
         if divided is not None:
             causes.insert(
