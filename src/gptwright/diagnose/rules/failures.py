@@ -217,8 +217,9 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
     tried = TRIED.search(event.text)
     evidence = [_line_fact("out_of_memory", event)]
     message = f"An allocation failed (line {event.line})"
+    # The logits are B·T·V and the attention scores B·H·T·T whatever else the model is.
     shape, micro = (
-        reading.sizes.shape,
+        reading.sizes.shape or reading.settings.shape(),
         reading.settings.integer("batch_size") or reading.settings.integer("micro_batch"),
     )
     causes = []
@@ -255,20 +256,21 @@ def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
         ]
     actions = []
     compiles = spec is not None and spec.compiles
+    # llm.c's kernels are written by hand: there is nothing to compile, and no eager form.
+    in_cuda = reading.log is not None and reading.log.format.name == "llm.c"
     ways = (reading.settings.flag("compile") is not False and compiles, compiles)
     for compiled in dict.fromkeys(ways):
         fitting = most_that_fits(reading, compiled=compiled) or 0
         most = cut_of(micro * accumulation, at_most=min(fitting, micro))
         if 0 < most < micro:
-            how = "compiled" if compiled else "not compiled"
-            settings = {
-                "batch_size": most,
-                "gradient_accumulation_steps": micro * accumulation // most,
-                "compile": compiled,
-            }
+            settings = {"batch_size": most, "gradient_accumulation_steps": micro * accumulation // most}
+            how = ""
+            if not in_cuda:
+                settings["compile"] = compiled
+                how = " compiled" if compiled else " not compiled"
             actions.append(
                 Action(
-                    f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
+                    f"Micro-batches of {most} fit {total.text}{how}, at the same tokens per step.", settings
                 )
             )
     return actions or [_beside_the_model(reading, micro, total, event)]
