@@ -63,6 +63,8 @@ def test_other_encodings_and_line_ends(sample: Sample, encode: Callable[[str], b
         "INFO:root:",
         "2024-05-01 10:00:00,123 - root - INFO - ",
         "0: ",
+        "[default0]:",
+        "[default0]: ",
     ],
 )
 def test_what_programs_and_forums_put_in_front(sample: Sample, prefix: str) -> None:

@@ -382,3 +382,8 @@ def test_a_counter_in_thousands(steps: tuple[str, ...]) -> None:
 def test_an_object_that_is_none_is_no_line(odd: str) -> None:
     log = read("".join(f"step {n} loss 3.{n}\n" for n in (10, 20, 30)) + f"step 40 loss 2.0 {odd}\n")
     np.testing.assert_array_equal(log.train.step, [10, 20, 30])
+
+
+def test_a_ratio_of_parameters_is_no_count_of_them() -> None:
+    lines = "".join(f"step {n}: loss {5 - n / 10:.3f}\n" for n in range(10))
+    assert "parameters_total" not in read(f"Tokens : Params ratio: 20.00\n{lines}").header

@@ -49,7 +49,8 @@ TABLE: dict[str, tuple[str, Callable[[str], Value]]] = {
         lambda text: {"BF16": "bfloat16", "FP16": "float16"}.get(text, "float32"),
     ),
 }
-TABLE_ROW = re.compile(r"^\| ([A-Za-z][\w ().]{2,24}?) +\| (\S.{0,60}?) +\|$")
+# Whatever programs put in front of it.
+TABLE_ROW = re.compile(r"^(?:.{0,200}\s)?\| ([A-Za-z][\w ().]{2,24}?) +\| (\S.{0,60}?) +\|$")
 
 
 def _table(build: Builder) -> Callable[[str, int], bool]:
@@ -61,7 +62,7 @@ def _table(build: Builder) -> Callable[[str, int], bool]:
             return False
         name, text = row[1], row[2]
         if name == "resume" and text == "1":
-            build.event(EventKind.RESUME, line, row[0])
+            build.event(EventKind.RESUME, line, row[0].strip())
         elif name == "final LR fraction":
             _floor(build, text)
         elif name in TABLE:
