@@ -50,6 +50,7 @@ def test_memorized_text_is_still_worse_than_guessing(tmp_path: Path) -> None:
 
     worse = found(write_run(tmp_path, WEB, FACTS, web_loss, val=val, last=4000))["worse-than-uniform"]
     assert "memorized" in worse.causes[0].text
+    assert worse.causes[0].confidence == "likely"
 
 
 def from_large_weights(step: float) -> float:

@@ -220,7 +220,7 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         return
     steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
-    rules = (below_reference, worse_than_uniform)
+    rules = (below_reference, worse_than_uniform, non_finite_loss)
     if other_unit(reading) or any(isinstance(found, Finding) for rule in rules for found in rule(reading)):
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
@@ -325,9 +325,10 @@ def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
         row = int(np.flatnonzero(np.isfinite(train.learning_rate))[-1])
         rate = float(train.learning_rate[row])
         if rate > 0.5 * peak:
-            return f"the learning rate is still {rate:.2g} of at most {peak:.2g}", [
-                logged("learning_rate", rate, int(train.line[row]))
-            ]
+            full = f"at its full {peak:.2g}" if rate > 0.99 * peak else f"{rate:.2g} of at most {peak:.2g}"
+            if reading.log is not None and reading.log.format.prints_rate_multiple:
+                full = f"at {rate / peak:.0%} of its peak"
+            return f"the learning rate is still {full}", [logged("learning_rate", rate, int(train.line[row]))]
         return None
     end = settings.get("lr_decay_iters")
     if settings.flag("decay_lr") is False:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gptwright.diagnose.evaluation import training_rise
+from gptwright.diagnose.evaluation import training_rise, turning_point
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import (
@@ -46,6 +46,11 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     accumulation = reading.settings.get("gradient_accumulation_steps")
     same = accumulation is not None and accumulation.value == multiple
     val = val_loss(reading)
+    summed = "accumulated micro-batches"
+    if accumulation is not None and not same:
+        summed = (
+            f"{multiple} devices" if multiple == reading.machine.count else "micro-batches, or of devices,"
+        )
     yield finding(
         "scaled-loss",
         Severity.WARNING,
@@ -54,13 +59,14 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
         f" logged loss is {multiple} times the true one. Divide it before comparing; validation is not"
         " affected.",
         [first, uniform, accumulation, val.fact(len(val) - 1) if len(val) else None],
-        causes=[
-            Cause(
-                "the losses of the accumulated micro-batches are summed and not averaged", Confidence.LIKELY
-            )
-        ],
+        causes=[Cause(f"the losses of the {summed} are summed and not averaged", Confidence.LIKELY)],
         actions=[
-            Action("Update the trainer; this was fixed in later releases. The training itself is sound.")
+            Action(
+                "Update transformers; later releases divide. The training itself is sound."
+                if reading.log is not None and reading.log.format.name == "Hugging Face Trainer"
+                else f"Print the mean. If {multiple} times the loss is what is differentiated too, every"
+                " gradient is as many times too large: clipping then cuts each of them."
+            )
         ],
     )
 
@@ -174,7 +180,10 @@ def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
         ]
         if no_loss
         else [
-            Cause("the model has memorized the training text", Confidence.POSSIBLE),
+            Cause(
+                "the model has memorized the training text",
+                Confidence.LIKELY if turning_point(reading) is not None else Confidence.POSSIBLE,
+            ),
             Cause("validation was tokenized differently, or the loss is summed", Confidence.POSSIBLE),
         ],
     )
