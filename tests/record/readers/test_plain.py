@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from gptwright.errors import RunError
 from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, EventKind, LogEvidence
 from gptwright.record.readers import read_log
 
@@ -387,3 +388,45 @@ def test_an_object_that_is_none_is_no_line(odd: str) -> None:
 def test_a_ratio_of_parameters_is_no_count_of_them() -> None:
     lines = "".join(f"step {n}: loss {5 - n / 10:.3f}\n" for n in range(10))
     assert "parameters_total" not in read(f"Tokens : Params ratio: 20.00\n{lines}").header
+
+
+@pytest.mark.parametrize(
+    ("sentence", "step", "train", "val"),
+    [
+        ("After 1k steps train loss was 4.25 and val 4.27.", 1000, 4.25, 4.27),
+        ("at 5k: train 3.42, val 3.43", 5000, 3.42, 3.43),
+        ("val is 2.95 at 400k", 400_000, None, 2.95),
+        ("Validation went to about 3.29 after 12,000 iterations", 12_000, None, 3.29),
+    ],
+)
+def test_a_sentence_tells_the_step_and_the_losses_that_it_names(
+    sentence: str, step: int, train: float | None, val: float | None
+) -> None:
+    log = read(f"I train a small GPT on my own text.\n{sentence}\n")
+    assert list(log.train.loss) == ([] if train is None else [train])
+    assert (list(log.evals.step), list(log.evals.val_loss)) == ([step], [val])
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "at 2k it was 3.78 / 3.79",
+        "the card draws 300 W at 2k rpm and training takes 4.6 s",
+        "val is 2.95",
+        "train at 0.5k tokens per second",
+    ],
+)
+def test_a_sentence_without_a_step_or_a_name_tells_nothing(sentence: str) -> None:
+    with pytest.raises(RunError, match="no line"):
+        read(f"{sentence}\n")
+
+
+@pytest.mark.parametrize("number", ["{}", "np.float32({})"])
+def test_a_history_of_epochs_on_one_line(number: str) -> None:
+    losses = {"accuracy": [0.1, 0.2, 0.3], "loss": [4.21, 3.87, 3.5], "val_loss": [4.02, 3.9, 3.95]}
+    lists = (f"'{n}': [{', '.join(number.format(v) for v in values)}]" for n, values in losses.items())
+    log = read(f"{{{', '.join(lists)}}}\n")
+    np.testing.assert_array_equal(log.train.loss, losses["loss"])
+    np.testing.assert_array_equal(log.evals.val_loss, losses["val_loss"])
+    assert log.header["epochs"].value == 3
+    assert log.hazards[IN_EPOCHS]
