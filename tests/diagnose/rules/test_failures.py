@@ -223,3 +223,28 @@ def test_the_basis_of_the_device_that_the_log_names_is_no_wrong_one(tmp_path: Pa
 def test_many_times_the_peak_are_no_percentage(tmp_path: Path) -> None:
     write_run(tmp_path, WEB, {"device": "RTX 3060"}, web_loss, last=1000, tflops=930.0)
     assert "37 times the 25.5 TFLOP/s" in found(tmp_path)["impossible-throughput"].message
+
+
+def test_the_first_step_alone_tells_no_speed_and_a_run_without_memory_no_length(tmp_path: Path) -> None:
+    """The first step compiles; behind it there was no memory."""
+    line = (
+        "[rank0]:2025-06-11 10:00:{:02d},123 - root - INFO - step: {:2d}  loss: 10.84894  grad_norm:  1.6627"
+        "  memory: 17.80GiB(75.65%)  tps: 2,100  tflops: 2.04  mfu: 0.65%\n"
+    )
+    head = (
+        "[rank0]:2025-06-11 10:00:01,123 - root - INFO - CUDA capacity: NVIDIA GeForce RTX 4090 with 23.53GiB"
+        " memory\n[rank0]:2025-06-11 10:00:02,123 - root - INFO - Model llama3 x size: 162,349,824 total"
+        " parameters\n[rank0]:2025-06-11 10:00:02,123 - root - INFO - Peak FLOPS used for computing MFU:"
+        " 3.120e+14\n"
+    )
+    (tmp_path / "log.txt").write_text(head + line.format(4, 1) + ON_CARD.format("9.2 GiB") + "\n")
+    assert found(tmp_path).keys() == {"out-of-memory"}
+
+
+def test_a_warning_of_slow_attention_is_a_cause_of_slowness(tmp_path: Path) -> None:
+    write_run(tmp_path, WEB, {"device": "RTX 3090"}, web_loss, last=1000, tflops=7.0)
+    log = (tmp_path / "log.txt").read_text()
+    warning = "WARNING: using slow attention. Flash Attention requires PyTorch >= 2.0\n"
+    (tmp_path / "log.txt").write_text(warning + log)
+    causes = [cause.text for cause in found(tmp_path)["low-mfu"].causes]
+    assert "attention runs in its plain form, as line 1 warns" in causes

@@ -430,3 +430,10 @@ def test_a_history_of_epochs_on_one_line(number: str) -> None:
     np.testing.assert_array_equal(log.evals.val_loss, losses["val_loss"])
     assert log.header["epochs"].value == 3
     assert log.hazards[IN_EPOCHS]
+
+
+def test_the_shape_of_a_batch_is_no_counter_and_a_pair_may_be_in_thousands() -> None:
+    lines = [f"[{n / 1000:.2f}k/5k] loss {5 - n / 1000:.3f} | 410 ms" for n in range(50, 1001, 50)]
+    log = read("\n".join(["batch 16 x 512 = 8.2k tokens/step", *lines]) + "\n")
+    assert list(log.train.step) == list(range(50, 1001, 50))
+    assert log.header["planned_steps"].value == 5000

@@ -17,6 +17,9 @@ from gptwright.facts import Fact, Origin, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
 
+SLOW_ATTENTION = re.compile(
+    r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
+)
 # Warnings that people ask about, each with what it means. Sources: the frameworks' own code, as named.
 WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -35,9 +38,7 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
     ),
     (
-        re.compile(
-            r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
-        ),
+        SLOW_ATTENTION,
         (
             "attention runs in its plain form, whose memory grows with the square of the context: use PyTorch"
             " 2.0 or newer"

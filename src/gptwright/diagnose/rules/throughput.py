@@ -8,12 +8,14 @@ from gptwright.diagnose.machine import peak_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.agreement import device_mismatch
+from gptwright.diagnose.rules.failures import SLOW_ATTENTION
 from gptwright.diagnose.sizes import usual_shape
 from gptwright.facts import Fact
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
 from gptwright.hardware.step_time import Work
 from gptwright.hardware.table import DeviceSpec, find_spec
+from gptwright.record.evidence import EventKind
 
 # A basis within 5 % of the device's peak is the same device in another table's rounding.
 SAME_PEAK = 0.05
@@ -274,6 +276,12 @@ def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[l
     if micro is not None and context is not None and micro * context < WELL_FED:
         causes.append(Cause(f"a micro-batch holds only {micro} × {context} tokens", Confidence.LIKELY))
         actions += _larger_micro_batch(reading, micro, context)
+    for event in reading.log.events if reading.log is not None else ():
+        if event.kind is EventKind.WARNING and SLOW_ATTENTION.search(event.text):
+            text = f"attention runs in its plain form, as line {event.line} warns"
+            causes.append(Cause(text, Confidence.LIKELY))
+            actions.append(Action("Use a PyTorch with scaled_dot_product_attention, 2.0 or newer."))
+            break
     if settings.word("dtype") == "float32" and better != "float32":
         causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
         actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))
