@@ -317,3 +317,18 @@ def test_tokens_beside_another_setting_are_a_part_of_the_run(tmp_path: Path) -> 
 def test_the_false_one_of_several_numbers_is_named(tmp_path: Path, comment: str) -> None:
     found = reading(tmp_path, above=comment)
     assert len([*size_label_mismatch(found), *stale_comment(found)]) == 1
+
+
+def test_a_label_is_held_against_what_the_log_counts(tmp_path: Path) -> None:
+    """torchtitan prints a size and no shape, so there is no width to change."""
+    (tmp_path / "log.txt").write_text(
+        "[titan] 2025-06-11 10:00:01 - root - INFO - Model llama3 1B size: 596,049,920 total parameters\n"
+        "[titan] 2025-06-11 10:00:09 - root - INFO - step: 10  loss:  9.10000  grad_norm:  1.6627  memory:"
+        " 41.80GiB(52.74%)  tps: 13,584  tflops: 13.22  mfu: 4.24%\n"
+    )
+    (tmp_path / "facts.toml").write_text('note = "a 1B model"\n')
+    mismatch = next(
+        f for f in size_label_mismatch(read_run(open_run(str(tmp_path)))) if isinstance(f, Finding)
+    )
+    assert mismatch.message == "The note says 1B; the log counts 596.05M parameters."
+    assert mismatch.actions[0].text == "Correct the label to 596.05M."

@@ -248,3 +248,15 @@ def test_a_warning_of_slow_attention_is_a_cause_of_slowness(tmp_path: Path) -> N
     (tmp_path / "log.txt").write_text(warning + log)
     causes = [cause.text for cause in found(tmp_path)["low-mfu"].causes]
     assert "attention runs in its plain form, as line 1 warns" in causes
+
+
+def test_a_warning_is_quoted_without_what_stands_in_front_of_it(tmp_path: Path) -> None:
+    write_run(tmp_path, WEB, {"device": "RTX 4070"}, web_loss, last=1000)
+    log = (tmp_path / "log.txt").read_text()
+    warning = (
+        "W0321 09:14:07.120000 12345 torch/_inductor/utils.py:1137] [0/0] Not enough SMs to use"
+        " max_autotune_gemm mode\n"
+    )
+    (tmp_path / "log.txt").write_text(warning + log)
+    message = found(tmp_path)["known-warning"].message
+    assert message.startswith("Line 1 warns “Not enough SMs to use max_autotune_gemm mode”: harmless")

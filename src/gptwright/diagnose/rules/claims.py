@@ -79,49 +79,62 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
     beside the shape, and in names of runs, models and folders; not where the words beside it say that it is
     another's. The comments of a config count, those beside settings that a log echoes or that were pasted
-    with it, and a note on the run that speaks of no other.
-    Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
+    with it, and a note on the run that speaks of no other. Source: a public config that carried "~125M" over
+    63.5M, 76.8M, 61.9M and 40.6M.
     """
-    counted, config = reading.sizes.parameters, reading.evidence.config
+    counted, shape = reading.sizes.parameters, reading.sizes.shape
     if counted is None:
         return
-    shape = reading.sizes.shape
     truths = [counted.number]
     if shape is not None:
         count = shape.count_parameters()
         truths += [count.total, count.non_embedding, count.matmul]
+    wrong = _wrong_claims(reading, truths)
+    if not wrong:
+        return
+    facts, written = [fact for fact, _ in wrong], dict.fromkeys(size for _, size in wrong)
+    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
+    if all(fact.source == "fact:note" for fact in facts):
+        place = "note"
+    size = units.count(counted.number)
+    yield finding(
+        "size-label-mismatch",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"The {place} says {' and '.join(written)}; {_in_words_of_its_source(counted, place)} {size}"
+        " parameters.",
+        [*facts, counted],
+        actions=[
+            Action(
+                f"Correct the label to {size}{', or change n_layer and n_embd' if shape is not None else ''}."
+            )
+        ],
+    )
+
+
+def _wrong_claims(reading: Reading, truths: Sequence[float]) -> list[tuple[Fact, str]]:
+    """Every claimed size that is none of the model's: where it stands, and as it is written."""
+    config, note = reading.evidence.config, _note_on_this_run(reading)
     wrong = [
-        claim
+        (claim.fact(), claim.written)
         for comment in _comments(reading)
         for claim in claims_in(comment)
         if _about_size(claim) and not claim.agrees(*truths)
     ]
-    facts = [claim.fact() for claim in wrong]
-    written = [claim.written for claim in wrong]
     labels = [config.settings.get(name) for name in NAMES] if config is not None else []
     for label in labels:
-        for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
-            facts.append(label)  # type: ignore[arg-type]
-            written.append(size)
-    note = _note_on_this_run(reading)
-    for size in _wrong_sizes_of_a_note(str(note.value), truths, reading) if note is not None else ():
-        facts.append(note)  # type: ignore[arg-type]
-        written.append(size)
-    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
-    if all(fact.source == "fact:note" for fact in facts):
-        place = "note"
-    if facts:
-        yield finding(
-            "size-label-mismatch",
-            Severity.WARNING,
-            Confidence.CERTAIN,
-            f"The {place} says {' and '.join(dict.fromkeys(written))}; its values make a model of"
-            f" {units.count(counted.number)} parameters.",
-            [*facts, counted],
-            actions=[
-                Action(f"Correct the label to {units.count(counted.number)}, or change n_layer and n_embd.")
-            ],
-        )
+        if label is not None:
+            wrong += [(label, size) for size in _wrong_sizes(str(label.value), truths, reading)]
+    if note is not None:
+        wrong += [(note, size) for size in _wrong_sizes_of_a_note(str(note.value), truths, reading)]
+    return wrong
+
+
+def _in_words_of_its_source(counted: Fact, place: str) -> str:
+    if counted.origin is Origin.LOGGED:
+        return "the log counts"
+    whose = "the run's" if place == "note" else "its"
+    return f"{whose} values make a model of"
 
 
 def _note_on_this_run(reading: Reading) -> Fact | None:

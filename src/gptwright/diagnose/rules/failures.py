@@ -61,6 +61,8 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 # What torch's message says that this process itself holds, in its newer and its older form.
 HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
 MOST_OF_IT = 0.5
+# "WARNING: " belongs to it; times, processes and files do not.
+FRONT_OF_A_WARNING = 30
 # Training lines behind an evaluation that is no number: so many say that the weights are numbers.
 FEWEST_SOUND = 3
 FORWARD_PASS = Action(
@@ -323,8 +325,11 @@ def known_warning(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     for event in log.events if log else ():
         for pattern, meaning in WARNINGS if event.kind is EventKind.WARNING else ():
-            if pattern.search(event.text):
-                text = f"Line {event.line} warns “{event.text[:90]}”: {meaning}."
+            said = pattern.search(event.text)
+            if said is not None:
+                # Without what the framework puts in front of its warnings.
+                begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
+                text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
                 yield finding(
                     "known-warning", Severity.INFO, Confidence.CERTAIN, text, [_line_fact("warning", event)]
                 )

@@ -78,7 +78,7 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
         Severity.INFO,
         Confidence.CERTAIN,
         f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
-        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}.",
+        f" {_achieved(reading)} are {_share(reading.mfu.number)} its {peak.text}.",
         [
             printed,
             basis,
@@ -116,7 +116,7 @@ def _unknown_to_the_trainer(reading: Reading) -> Iterator[Verdict]:
         Severity.INFO,
         Confidence.CERTAIN,
         "The trainer knew no peak for this device, so the MFU that it prints means nothing."
-        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {reading.machine.peak.text}.",
+        f" {_achieved(reading)} are {_share(reading.mfu.number)} its {reading.machine.peak.text}.",
         [reading.speed.achieved_flops, reading.machine.peak, reading.mfu, reading.machine.name],
     )
 
