@@ -41,3 +41,16 @@ def test_nanogpts_names_mean_all_devices(tmp_path: Path) -> None:
     reading = read_run(open_run(str(tmp_path)))
     assert reading.speed.tokens_per_step is not None
     assert reading.speed.tokens_per_step.number == 8 * 4 * 512
+
+
+def test_passes_over_stated_data_are_tokens_where_no_step_is_printed(tmp_path: Path) -> None:
+    lines = [
+        f"{{'loss': {6 - n / 50:.3f}, 'grad_norm': 0.8, 'learning_rate': 0.0001, 'epoch': {n / 30:.2f}}}\n"
+        for n in range(1, 61)
+    ]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    (tmp_path / "facts.toml").write_text("train_tokens = 49152000\n")
+    progress = read_run(open_run(str(tmp_path))).progress
+    assert progress.tokens_seen is not None
+    assert progress.tokens_seen.value == 98_304_000
+    assert progress.last_step is None

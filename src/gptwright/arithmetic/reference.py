@@ -165,7 +165,7 @@ def _band(
     notes = ["shifted from runs over the same data by the differences of scaling laws"]
     if lr_fraction is None:
         notes.append(f"the learning rate may still be high, which costs up to {ANNEAL_HIGH} nats")
-    elif lr_fraction > 0:
+    elif lr_fraction >= 0.005:
         notes.append(f"the learning rate is still {lr_fraction:.0%} of its peak")
     if tokens_per_step is None:
         notes.append("half a million tokens a step are assumed")

@@ -26,11 +26,15 @@ SCALE = r"(?P<scale>[kmbt]|million|billion|thousand|trillion)?"
 # "125M", "0.5 million", "524,288", "2.5e9" in front of the word that says what is counted.
 # A power is none: `2^19`, `2**19`.
 QUANTITY = re.compile(rf"(?<![\w.,^-])(?<!\*\*){NUMBER}\s?{SCALE}(?![\w.^]|\*\*)", re.IGNORECASE)
-# A size in a name: gpt2-124M, run_350m, "out-1.5B".
-SIZE_IN_NAME = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([MmBb])(?![A-Za-z0-9])")
+# A size in a name: gpt2-124M, run_350m, "out-1.5B", and "stories15M" of llama2.c.
+SIZE_IN_NAME = re.compile(
+    r"(?:(?<![A-Za-z0-9.])|(?<=(?i:stories))|(?<=(?i:gpt)))(\d+(?:\.\d+)?)([MmBb])(?![A-Za-z0-9])"
+)
+# A word of a sentence that is such a name.
+NAME_WITH_SIZE = re.compile(r"[A-Za-z][-_]?\d+(?:\.\d+)?[MB]\b")
 # What makes it a number of tokens: the corpus in front ("fineweb-10B") or the word behind ("10B-tokens").
 CORPUS_IN_NAME = re.compile(
-    r"(?:web|edu|owt|pile|pajama|c4|wiki\w*|stories|code|corpus|data|sample|tokens?|chinchilla)[-_ ]?$",
+    r"(?:web|edu|owt|pile|pajama|c4|wiki\w*|stories[-_ ]|code|corpus|data|sample|tokens?|chinchilla)[-_ ]?$",
     re.IGNORECASE,
 )
 TOKENS_IN_NAME = re.compile(r"[-_ ]?(?:tok|token|sample|data)", re.IGNORECASE)
@@ -57,6 +61,23 @@ NOT_OF_THIS_RUN = re.compile(
     r"|formerly|earlier"
     r"|previously|old|would|want\w*|recommend\w*|paper|table|published|reference|original|loss of|rate of"
     r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
+    re.IGNORECASE,
+)
+# What is taken of another model, or made of it: "same depth as GPT-2 124M", "half the width of the 350M".
+OF_A_FEATURE = re.compile(
+    r"\b(?:(?:depth|width|layers?|heads?|context|vocab\w*|tokenizer|recipe|data|batch|schedule|optimizer)"
+    r"\s(?:as|of|from)|half|twice|double|a (?:third|quarter)|\d times)\s[^.;,]*$",
+    re.IGNORECASE,
+)
+CHANGED_AFTER = re.compile(
+    r"^\W{0,3}(?:(?:model|param\w*|config|shape|size)\W{1,3})?"
+    r"(?:but|except|with (?:half|twice|double|fewer|less|more|only)|halved|cut|scaled|shrunk|minus)\b",
+    re.IGNORECASE,
+)
+# Words by which a note, which may tell of anything, speaks of more than this run's model.
+MORE_THAN_THIS_RUN = re.compile(
+    r"\b(?:other|another|colleague|friend|his|her|their|previous|last|first|second|next|would|could|should"
+    r"|bigger|larger|smaller|instead|against|baseline|both|plan\w*|hope|later|base|teacher|draft)\b",
     re.IGNORECASE,
 )
 # A rule's number in a line of its own; beside a setting it is a claim about that.

@@ -40,7 +40,8 @@ class Progress:
         first_step: of the first line that has one.
         last_step: of the last.
         planned_steps: what config or log say the run is to make.
-        tokens_seen: last_step × tokens_per_step, piece by piece where a resume changed the batch.
+        tokens_seen: last_step × tokens_per_step, piece by piece where a resume changed the batch; else the
+            passes that the log counts × the training tokens.
         planned_tokens: planned_steps × tokens_per_step, likewise.
         tokens_per_parameter: tokens_seen over the parameters.
         epochs: tokens_seen over the training tokens, or as the log counts them.
@@ -191,7 +192,10 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
     work = _other_work(log)
     batches = batches_of(log, speed.tokens_per_step) if work is None else ()
     seen, planned_tokens = _tokens("tokens_seen", last, batches), _tokens("planned_tokens", planned, batches)
-    unique = settings.get("train_tokens")
+    unique, passes = settings.get("train_tokens"), settings.logged.get("epochs")
+    if seen is None and unique is not None and passes is not None:
+        formula = f"{passes.number:g} passes by the log × {unique.text} training tokens"
+        seen = derived("tokens_seen", round(passes.number * unique.number), formula, unit="tokens")
     return Progress(
         first_step=first,
         last_step=last,
@@ -199,7 +203,7 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
         tokens_seen=seen,
         planned_tokens=planned_tokens,
         tokens_per_parameter=_quotient("tokens_per_parameter", seen, sizes.parameters),
-        epochs=_quotient("epochs", seen, unique) or settings.logged.get("epochs"),
+        epochs=_quotient("epochs", seen, unique) or passes,
         planned_epochs=_quotient("planned_epochs", planned_tokens, unique),
         batches=batches,
         other_work=work,

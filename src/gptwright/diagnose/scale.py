@@ -18,6 +18,8 @@ MULTIPLE_TOLERANCE = 0.04
 # Of weights that were trained before, training lies near the first validation or is a sum: of three or more,
 # for dropout and a masked prompt alone make it higher by half.
 LEAST_SUMMED, NEAR_VALIDATION = 3, 0.2
+# Above it any number is within that tolerance of a whole one, which then tells nothing.
+LARGEST_TOLD_MULTIPLE = 12
 # No run that goes on is worse than guessing by a third.
 FAR_ABOVE_UNIFORM = 1.3
 # Vocabularies in use, where none is named.
@@ -80,12 +82,12 @@ def other_unit(reading: Reading) -> str | None:
 
 
 def _validation_is_above(reading: Reading, uniform: Fact | None) -> bool:
-    """Whether validation is above guessing too: it is averaged apart, so what is wrong is no sum."""
+    """Whether validation is or was above guessing too: it is averaged apart, so what is wrong is no sum."""
     evals = reading.evals
     if evals is None or uniform is None:
         return False
     known = evals.val_loss[np.isfinite(evals.val_loss)]
-    return bool(len(known) and known[-1] > FAR_ABOVE_UNIFORM * uniform.number)
+    return bool(len(known) and max(known[0], known[-1]) > FAR_ABOVE_UNIFORM * uniform.number)
 
 
 def other_vocabulary(reading: Reading) -> str | None:
@@ -128,7 +130,7 @@ def loss_scale(reading: Reading) -> int:
     told, lowest = [_against_validation(reading), accumulation], math.log(SMALLEST_BPE)
     if uniform is not None:
         lowest = uniform.number
-        told = [accumulation, _against_validation(reading), round(first / uniform.number)]
+        told = [accumulation, _against_validation(reading), _by_itself(reading, first / uniform.number)]
     for multiple in told:
         if multiple is None or multiple < 2:
             continue
@@ -154,6 +156,17 @@ def _summed_over_the_accumulation(reading: Reading) -> int:
     near = int(np.argmin(np.abs(train.step - evals.step[known[0]])))
     ratio = float(train.loss[near] / evals.val_loss[known[0]])
     return accumulation if abs(ratio / accumulation - 1) < NEAR_VALIDATION else 1
+
+
+def _by_itself(reading: Reading, ratio: float) -> int | None:
+    """The multiple that a first loss has, where a whole number tells something: a small one, or that of all
+    micro-batches of all devices.
+    """
+    multiple = round(ratio)
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    devices = reading.machine.count
+    of_the_run = multiple in (devices, accumulation * devices)
+    return multiple if multiple <= LARGEST_TOLD_MULTIPLE or of_the_run else None
 
 
 def _against_validation(reading: Reading) -> int | None:

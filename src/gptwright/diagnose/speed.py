@@ -171,17 +171,22 @@ def configured_tokens_per_step(settings: Settings, *, devices: int = 1) -> Fact 
 
 
 def logged_cut(settings: Settings, device_count: int) -> Fact | None:
-    """Tokens a step where the log prints how each device cuts it, as litgpt's numbering does."""
+    """Tokens a step where the log prints its sequences, or how each device cuts it, as litgpt's numbering
+    does.
+    """
+    whole, length = settings.logged.get("global_batch"), settings.get("block_size")
+    if whole is not None and length is not None:
+        formula = f"global batch {whole.text} by the log × context {length.text}"
+        return derived("tokens_per_step", int(whole.number * length.number), formula, unit="tokens")
     accumulation = settings.logged.get("gradient_accumulation_steps")
     micro = settings.logged.get("micro_batch") or settings.given.get("batch_size")
-    context = settings.get("block_size")
-    if accumulation is None or micro is None or context is None:
+    if accumulation is None or micro is None or length is None:
         return None
     devices = f" × {device_count} devices" if device_count > 1 else ""
     formula = (
-        f"micro-batch {micro.text} × accumulation {accumulation.text} by the log × context {context.text}"
+        f"micro-batch {micro.text} × accumulation {accumulation.text} by the log × context {length.text}"
     )
-    value = int(micro.number * accumulation.number * context.number) * device_count
+    value = int(micro.number * accumulation.number * length.number) * device_count
     return derived("tokens_per_step", value, formula + devices, unit="tokens")
 
 

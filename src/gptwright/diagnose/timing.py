@@ -155,9 +155,13 @@ def other_work(log: LogEvidence) -> Fact | None:
 
 
 def printed_mfu_of(log: LogEvidence) -> Fact | None:
-    """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth."""
+    """The printed MFU where no evaluation has pulled it down: before the first one, else its upper tenth.
+
+    That of a run's first step is of compiling.
+    """
     train = log.train
     known = np.isfinite(train.mfu) & (train.mfu > 0) & (train.segment >= segment_of_last_batch(log))
+    known &= ~((train.step <= 1) & (np.diff(train.segment, prepend=-1) > 0))
     clean = clean_lines(log, train.seconds)
     if clean.any():
         known &= train.segment >= train.segment[clean][0]

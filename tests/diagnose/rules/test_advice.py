@@ -256,3 +256,30 @@ class TestFailures:
         assert findings["stuck-loss"].causes[0].confidence == "likely"
         assert {"small-batch-for-lr", "stuck-loss"} <= findings.keys()
         assert "undertrained" not in findings
+
+    def test_a_small_model_takes_a_higher_rate(self, tmp_path: Path) -> None:
+        """6.8M on half a billion tokens: 1e-3 for 16,384 tokens a step is what such runs use, 1e-2 is not."""
+        small = WEB | {
+            "n_layer": 6,
+            "n_head": 8,
+            "n_embd": 256,
+            "block_size": 512,
+            "batch_size": 32,
+            "gradient_accumulation_steps": 1,
+            "max_iters": 30_000,
+            "lr_decay_iters": 30_000,
+            "learning_rate": 1e-3,
+        }
+        run = write_run(tmp_path / "usual", small, {}, web_loss, last=2000, vocab_size=8192)
+        assert "small-batch-for-lr" not in found(run)
+        tiny = small | {"learning_rate": 1e-2, "batch_size": 2}
+        run = write_run(tmp_path / "high", tiny, {}, web_loss, last=2000, vocab_size=8192)
+        assert "small-batch-for-lr" in found(run)
+
+    def test_a_rate_far_below_the_characters_recipe_is_named(self, tmp_path: Path) -> None:
+        slow = CHARACTERS | {"learning_rate": 1e-5, "min_lr": 1e-6}
+        facts = {"dataset": "shakespeare_char", "train_tokens": 1_003_854}
+        run = write_run(tmp_path, slow, facts, power_law(2.45, 4.2, 1.0), vocab_size=65)
+        above = found(run)["above-reference"]
+        assert "1/100 of the 0.001" in above.causes[0].text
+        assert above.actions[0].settings == {"learning_rate": 0.001}

@@ -94,6 +94,10 @@ def test_a_wrong_size_is_named(tmp_path: Path, comment: str) -> None:
         "target: the loss of a 124M model",
         "rate of GPT-3 125M",
         "20 tokens per param = 2.5B",
+        "same depth as GPT-2 124M but half the width",
+        "half the width of the 124M model",
+        "GPT-2 124M with fewer channels",
+        "the 124M model cut to 384 channels",
     ],
 )
 def test_a_right_size_and_other_numbers_are_left_alone(tmp_path: Path, comment: str) -> None:
@@ -116,9 +120,35 @@ def test_a_size_in_a_name_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("note", "wrong"),
+    [
+        ("our stories124M model", "124M"),
+        ("a 124M model on one card", "124M"),
+        ("our gpt2-40M run", None),
+        ("a 40M model, 10B of text", None),
+        ("a 40M model; the next one has 124M parameters", None),
+        ("half the width of GPT-2 124M", None),
+        ("my colleague's 124M model is better", None),
+        ("a server with 300M users", None),
+    ],
+)
+def test_a_size_in_a_note_counts_where_it_speaks_of_this_run(
+    tmp_path: Path, note: str, wrong: str | None
+) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(SETTINGS.format_map(NO_COMMENTS))
+    facts = {"note": stated("note", note)}
+    evidence = RunEvidence(path=str(path), log=None, config=read_config_evidence(path), stated=facts)
+    findings = [f for f in size_label_mismatch(read_run(evidence)) if isinstance(f, Finding)]
+    assert [f.message.split(";")[0] for f in findings] == ([f"The note says {wrong}"] if wrong else [])
+
+
+@pytest.mark.parametrize(
     ("name", "wrong"),
     [
         ("gpt2-40M-10B", None),
+        ("stories40M", None),
+        ("stories15M", "15M"),
         ("gpt2-40M-100B", None),
         ("out-fineweb-100B", None),
         ("edu_fineweb100B", None),
@@ -291,3 +321,18 @@ def test_tokens_beside_another_setting_are_a_part_of_the_run(tmp_path: Path) -> 
 def test_the_false_one_of_several_numbers_is_named(tmp_path: Path, comment: str) -> None:
     found = reading(tmp_path, above=comment)
     assert len([*size_label_mismatch(found), *stale_comment(found)]) == 1
+
+
+def test_a_label_is_held_against_what_the_log_counts(tmp_path: Path) -> None:
+    """torchtitan prints a size and no shape, so there is no width to change."""
+    (tmp_path / "log.txt").write_text(
+        "[titan] 2025-06-11 10:00:01 - root - INFO - Model llama3 1B size: 596,049,920 total parameters\n"
+        "[titan] 2025-06-11 10:00:09 - root - INFO - step: 10  loss:  9.10000  grad_norm:  1.6627  memory:"
+        " 41.80GiB(52.74%)  tps: 13,584  tflops: 13.22  mfu: 4.24%\n"
+    )
+    (tmp_path / "facts.toml").write_text('note = "a 1B model"\n')
+    mismatch = next(
+        f for f in size_label_mismatch(read_run(open_run(str(tmp_path)))) if isinstance(f, Finding)
+    )
+    assert mismatch.message == "The note says 1B; the log counts 596.05M parameters."
+    assert mismatch.actions[0].text == "Correct the label to 596.05M."

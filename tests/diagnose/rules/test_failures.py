@@ -192,3 +192,71 @@ def test_evaluations_alone_that_are_no_numbers_leave_the_weights_sound(tmp_path:
         "\n".join([*lines, "iter 2010: loss nan, time 30.00ms, mfu 10.00%"]) + "\n"
     )
     assert found(tmp_path)["non-finite-loss"].severity == "error"
+
+
+def test_the_logits_are_told_of_any_trainers_model(tmp_path: Path) -> None:
+    """32 · 1024 · 50257 · 4 bytes are 6.13 GiB, whatever else the Trainer's model is."""
+    (tmp_path / "config.toml").write_text(
+        "n_layer = 24\nn_head = 16\nn_embd = 1024\nblock_size = 1024\nbatch_size = 32\nvocab_size = 50257\n"
+    )
+    (tmp_path / "log.txt").write_text(
+        "  0%|          | 0/10000 [00:00<?, ?it/s]\n"
+        "{'loss': 10.91, 'grad_norm': 3.1, 'learning_rate': 1e-06, 'epoch': 0.01}\n"
+        + ON_CARD.replace("1.54 GiB", "6.13 GiB").format("9.2 GiB")
+        + "\n"
+    )
+    assert "float32 logits" in found(tmp_path)["out-of-memory"].message
+
+
+def test_the_basis_of_the_device_that_the_log_names_is_no_wrong_one(tmp_path: Path) -> None:
+    """A card is stated; the log's own nvidia-smi shows an A100, which nanoGPT's MFU is relative to."""
+    write_run(tmp_path, WEB, {"device": "RTX 4090"}, web_loss, last=1000, tflops=120.0)
+    assert "mfu-basis" in found(tmp_path)
+    log = (tmp_path / "log.txt").read_text()
+    row = "|   0  NVIDIA A100-SXM4-80GB          On  |   00000000:07:00.0 Off |                    0 |"
+    (tmp_path / "log.txt").write_text(f"{row}\n{log}")
+    said = found(tmp_path)
+    assert "device-mismatch" in said
+    assert "mfu-basis" not in said
+
+
+def test_many_times_the_peak_are_no_percentage(tmp_path: Path) -> None:
+    write_run(tmp_path, WEB, {"device": "RTX 3060"}, web_loss, last=1000, tflops=930.0)
+    assert "37 times the 25.5 TFLOP/s" in found(tmp_path)["impossible-throughput"].message
+
+
+def test_the_first_step_alone_tells_no_speed_and_a_run_without_memory_no_length(tmp_path: Path) -> None:
+    """The first step compiles; behind it there was no memory."""
+    line = (
+        "[rank0]:2025-06-11 10:00:{:02d},123 - root - INFO - step: {:2d}  loss: 10.84894  grad_norm:  1.6627"
+        "  memory: 17.80GiB(75.65%)  tps: 2,100  tflops: 2.04  mfu: 0.65%\n"
+    )
+    head = (
+        "[rank0]:2025-06-11 10:00:01,123 - root - INFO - CUDA capacity: NVIDIA GeForce RTX 4090 with 23.53GiB"
+        " memory\n[rank0]:2025-06-11 10:00:02,123 - root - INFO - Model llama3 x size: 162,349,824 total"
+        " parameters\n[rank0]:2025-06-11 10:00:02,123 - root - INFO - Peak FLOPS used for computing MFU:"
+        " 3.120e+14\n"
+    )
+    (tmp_path / "log.txt").write_text(head + line.format(4, 1) + ON_CARD.format("9.2 GiB") + "\n")
+    assert found(tmp_path).keys() == {"out-of-memory"}
+
+
+def test_a_warning_of_slow_attention_is_a_cause_of_slowness(tmp_path: Path) -> None:
+    write_run(tmp_path, WEB, {"device": "RTX 3090"}, web_loss, last=1000, tflops=7.0)
+    log = (tmp_path / "log.txt").read_text()
+    warning = "WARNING: using slow attention. Flash Attention requires PyTorch >= 2.0\n"
+    (tmp_path / "log.txt").write_text(warning + log)
+    causes = [cause.text for cause in found(tmp_path)["low-mfu"].causes]
+    assert "attention runs in its plain form, as line 1 warns" in causes
+
+
+def test_a_warning_is_quoted_without_what_stands_in_front_of_it(tmp_path: Path) -> None:
+    write_run(tmp_path, WEB, {"device": "RTX 4070"}, web_loss, last=1000)
+    log = (tmp_path / "log.txt").read_text()
+    warning = (
+        "W0321 09:14:07.120000 12345 torch/_inductor/utils.py:1137] [0/0] Not enough SMs to use"
+        " max_autotune_gemm mode\n"
+    )
+    (tmp_path / "log.txt").write_text(warning + log)
+    message = found(tmp_path)["known-warning"].message
+    assert message.startswith("Line 1 warns “Not enough SMs to use max_autotune_gemm mode”: harmless")

@@ -50,3 +50,47 @@ def test_memorized_text_is_still_worse_than_guessing(tmp_path: Path) -> None:
 
     worse = found(write_run(tmp_path, WEB, FACTS, web_loss, val=val, last=4000))["worse-than-uniform"]
     assert "memorized" in worse.causes[0].text
+    assert worse.causes[0].confidence == "likely"
+
+
+def from_large_weights(step: float) -> float:
+    """What weights of N(0, 1) begin with, and what is left of it after fifty steps."""
+    return web_loss(step) + 320.0 * math.exp(-step / 12)
+
+
+def test_a_loss_of_large_weights_is_no_sum(tmp_path: Path) -> None:
+    """331 nats are 31 times ln(50,304), which any large number nearly is of some number; validation, which is
+    averaged apart, begins there too.
+    """
+    findings = found(write_run(tmp_path, WEB, FACTS, from_large_weights, last=4000))
+    assert "scaled-loss" not in findings
+    assert "initialized too large" in findings["init-loss"].causes[0].text
+
+
+def test_a_large_multiple_is_a_sum_where_the_run_sums_so_many(tmp_path: Path) -> None:
+    """40 micro-batches are summed in the one log; 31 are in none of it."""
+
+    def times(factor: float) -> set[str]:
+        def val(step: float) -> float:
+            return web_loss(step) + 0.02
+
+        folder = tmp_path / str(factor)
+        write_run(folder, WEB, FACTS, lambda step: factor * web_loss(step), val=val, last=1000)
+        text = (folder / "log.txt").read_text()
+        (folder / "log.txt").write_text(
+            "".join(f"{line}\n" for line in text.split("\n") if "val" not in line)
+        )
+        return set(found(folder))
+
+    assert "scaled-loss" in times(40)
+    assert "scaled-loss" not in times(31)
+
+
+def test_a_first_line_a_little_below_guessing_is_no_pretrained_model(tmp_path: Path) -> None:
+    """11.2 over 151,936 tokens, where guessing gives 11.93: no model that knows a language is there."""
+    (tmp_path / "log.txt").write_text(
+        "".join(f"{{'loss': {11.2 - n / 10:.2f}, 'step': {1 + 10 * n}, 'epoch': 0.1}}\n" for n in range(30))
+    )
+    (tmp_path / "facts.toml").write_text("vocab_size = 151936\n")
+    causes = [cause.text for cause in found(tmp_path)["init-loss"].causes]
+    assert not any("pretrained" in cause for cause in causes)

@@ -63,6 +63,11 @@ def test_other_encodings_and_line_ends(sample: Sample, encode: Callable[[str], b
         "INFO:root:",
         "2024-05-01 10:00:00,123 - root - INFO - ",
         "0: ",
+        "[default0]:",
+        "[default0]: ",
+        "2024-05-01 10:00:00,123 - __main__ - INFO - ",
+        "Mar  1 10:00:05 gpubox python[48213]: ",
+        "2024-05-01 10:00:00.123 | INFO     | __main__:train:200 - ",
     ],
 )
 def test_what_programs_and_forums_put_in_front(sample: Sample, prefix: str) -> None:
@@ -304,3 +309,21 @@ def test_the_source_before_a_log_is_no_log() -> None:
     evidence = read(sample.text)
     assert not evidence.events
     assert evidence.lines_skipped == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "hazard"),
+    [
+        ({"'": "\u2019", "-": "\u2212"}, "typographic quotes"),
+        ({"&": "&amp;", "'": "&#39;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}, "HTML entities"),
+    ],
+)
+def test_signs_that_a_page_or_a_word_processor_changed(change: dict[str, str], hazard: str) -> None:
+    text = (
+        "{'loss': 3.12, 'grad_norm': 0.81, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
+        " 10%|#         | 10/100 [00:10<01:30,  1.00it/s]\n"
+    )
+    log = read("".join(change.get(sign, sign) for sign in text))
+    assert list(log.train.loss) == [3.12]
+    assert list(log.train.learning_rate) == [1e-05]
+    assert log.hazards[hazard]

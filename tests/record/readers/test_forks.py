@@ -1,8 +1,12 @@
 """Lines that forks changed a little, and readers that would otherwise skip them."""
 
+from pathlib import Path
+
 import pytest
 
+from gptwright.diagnose.reading import read_run
 from gptwright.record.evidence import LogEvidence
+from gptwright.record.open_run import open_run
 from gptwright.record.readers import read_log
 
 
@@ -87,3 +91,64 @@ def test_trained_parameters_are_those_of_an_adapter_where_others_are_frozen() ->
     )
     assert read(litgpt.format(frozen="1,100,048,384")).header["parameters_total"].value == 1_101_174_784
     assert read(litgpt.format(frozen="0")).header["parameters_total"].value == 1_126_400
+
+
+LLMC_HEAD = (
+    "| max_steps             | 20                                                 |\n"
+    "| weight init method    | {}                                   |\n"
+    "| num_parameters        | 124475904                                          |\n"
+)
+
+
+def test_llmc_fills_what_is_no_number_up_to_the_width_of_one() -> None:
+    """The lines of anthonix/llm.c issue 2."""
+    lines = [
+        "step    9/20 | loss 7.123456 (+nanz)| norm 1.2345 (+nanz)| lr 3.00e-04 | 36.58 ms | 9.2% bf16 MFU"
+        " | 112241 tok/s",
+        *(
+            f"step   {n}/20 | loss     nan (+nanz)| norm    nan (+nanz)| lr 3.00e-04 | 36.51 ms | 9.2%"
+            " bf16 MFU | 112236 tok/s"
+            for n in (10, 11)
+        ),
+    ]
+    log = read(LLMC_HEAD.format("d12            ") + "\n".join(lines) + "\n")
+    assert list(log.train.step) == [9, 10, 11]
+    assert list(log.train.loss_is_bad) == [False, True, True]
+    assert log.lines_skipped == 0
+    assert log.settings["init_from"].value == "scratch"
+
+
+@pytest.mark.parametrize(
+    ("method", "start"),
+    [
+        ("gpt2_124M_bf16.bin", "gpt2_124M_bf16.bin"),
+        ("gpt2:d12           ", "scratch"),
+        ("intermediate checkpoint", None),
+    ],
+)
+def test_llmc_says_whose_weights_it_starts_with(method: str, start: str | None) -> None:
+    line = "step    9/20 | loss 3.123456 (+nanz)| norm 1.2345 (+nanz)| lr 3.00e-04 | 36.58 ms | 9.2% bf16 MFU"
+    log = read(LLMC_HEAD.format(method) + f"{line} | 112241 tok/s\n")
+    found = log.settings.get("init_from")
+    assert (found.value if found is not None else None) == start
+
+
+@pytest.mark.parametrize(("first", "start"), [(5.3255, "gpt2"), (10.9, None)])
+def test_llmc_on_a_cpu_starts_with_gpt2(first: float, start: str | None) -> None:
+    lines = [f"step {n}: train loss {first - n / 10:.6f} (took 1890.123456 ms)" for n in range(5)]
+    log = read("\n".join(lines) + "\n")
+    found = log.settings.get("init_from")
+    assert (found.value if found is not None else None) == start
+
+
+def test_a_batch_in_sequences_is_one_in_tokens_with_the_configs_context(tmp_path: Path) -> None:
+    """Megatron prints sequences alone where its arguments are not in the log."""
+    line = (
+        " iteration {}/ 500 | consumed samples: {} | elapsed time per iteration (ms): 812.3 | learning rate:"
+        " 3.000E-04 | global batch size:   256 | lm loss: {:.6E} | loss scale: 1.0 | grad norm: 0.4 |"
+    )
+    (tmp_path / "log.txt").write_text("".join(f"{line.format(n, 256 * n, 9 - n / 90)}\n" for n in (100, 200)))
+    (tmp_path / "config.toml").write_text("block_size = 2048\n")
+    per_step = read_run(open_run(str(tmp_path))).speed.tokens_per_step
+    assert per_step is not None
+    assert per_step.value == 524_288

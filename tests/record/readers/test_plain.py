@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from gptwright.errors import RunError
 from gptwright.record.evidence import IN_BITS, IN_EPOCHS, NUMBERED, EventKind, LogEvidence
 from gptwright.record.readers import read_log
 
@@ -382,3 +383,57 @@ def test_a_counter_in_thousands(steps: tuple[str, ...]) -> None:
 def test_an_object_that_is_none_is_no_line(odd: str) -> None:
     log = read("".join(f"step {n} loss 3.{n}\n" for n in (10, 20, 30)) + f"step 40 loss 2.0 {odd}\n")
     np.testing.assert_array_equal(log.train.step, [10, 20, 30])
+
+
+def test_a_ratio_of_parameters_is_no_count_of_them() -> None:
+    lines = "".join(f"step {n}: loss {5 - n / 10:.3f}\n" for n in range(10))
+    assert "parameters_total" not in read(f"Tokens : Params ratio: 20.00\n{lines}").header
+
+
+@pytest.mark.parametrize(
+    ("sentence", "step", "train", "val"),
+    [
+        ("After 1k steps train loss was 4.25 and val 4.27.", 1000, 4.25, 4.27),
+        ("at 5k: train 3.42, val 3.43", 5000, 3.42, 3.43),
+        ("val is 2.95 at 400k", 400_000, None, 2.95),
+        ("Validation went to about 3.29 after 12,000 iterations", 12_000, None, 3.29),
+    ],
+)
+def test_a_sentence_tells_the_step_and_the_losses_that_it_names(
+    sentence: str, step: int, train: float | None, val: float | None
+) -> None:
+    log = read(f"I train a small GPT on my own text.\n{sentence}\n")
+    assert list(log.train.loss) == ([] if train is None else [train])
+    assert (list(log.evals.step), list(log.evals.val_loss)) == ([step], [val])
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "at 2k it was 3.78 / 3.79",
+        "the card draws 300 W at 2k rpm and training takes 4.6 s",
+        "val is 2.95",
+        "train at 0.5k tokens per second",
+    ],
+)
+def test_a_sentence_without_a_step_or_a_name_tells_nothing(sentence: str) -> None:
+    with pytest.raises(RunError, match="no line"):
+        read(f"{sentence}\n")
+
+
+@pytest.mark.parametrize("number", ["{}", "np.float32({})"])
+def test_a_history_of_epochs_on_one_line(number: str) -> None:
+    losses = {"accuracy": [0.1, 0.2, 0.3], "loss": [4.21, 3.87, 3.5], "val_loss": [4.02, 3.9, 3.95]}
+    lists = (f"'{n}': [{', '.join(number.format(v) for v in values)}]" for n, values in losses.items())
+    log = read(f"{{{', '.join(lists)}}}\n")
+    np.testing.assert_array_equal(log.train.loss, losses["loss"])
+    np.testing.assert_array_equal(log.evals.val_loss, losses["val_loss"])
+    assert log.header["epochs"].value == 3
+    assert log.hazards[IN_EPOCHS]
+
+
+def test_the_shape_of_a_batch_is_no_counter_and_a_pair_may_be_in_thousands() -> None:
+    lines = [f"[{n / 1000:.2f}k/5k] loss {5 - n / 1000:.3f} | 410 ms" for n in range(50, 1001, 50)]
+    log = read("\n".join(["batch 16 x 512 = 8.2k tokens/step", *lines]) + "\n")
+    assert list(log.train.step) == list(range(50, 1001, 50))
+    assert log.header["planned_steps"].value == 5000

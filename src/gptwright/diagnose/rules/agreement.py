@@ -251,7 +251,7 @@ def _other_count(reading: Reading) -> Iterator[Verdict]:
         Severity.WARNING,
         Confidence.LIKELY,
         f"{stated.text} {'device is' if stated.number == 1 else 'devices are'} stated; the log's numbers are"
-        f" those of {processes.text} ({processes.reason}).",
+        f" those of {processes.number:.0f} ({processes.reason}).",
         [stated, processes],
     )
 

@@ -12,6 +12,7 @@ from gptwright import units
 from gptwright.diagnose.claims import (
     BATCH_OF,
     BATCH_PRODUCT,
+    CHANGED_AFTER,
     CONTEXT_AFTER,
     CONTEXT_BEFORE,
     CORPUS_IN_NAME,
@@ -28,7 +29,10 @@ from gptwright.diagnose.claims import (
     LOOSE,
     MICRO,
     MODEL_NAME_BEFORE,
+    MORE_THAN_THIS_RUN,
+    NAME_WITH_SIZE,
     NOT_OF_THIS_RUN,
+    OF_A_FEATURE,
     OF_A_PAPER,
     OF_A_PART,
     OF_A_RULE,
@@ -57,6 +61,8 @@ from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
 from gptwright.record.evidence import Comment
 
+# What people put a size into.
+NAMES = ("out_dir", "output_dir", "wandb_run_name", "wandb_project", "run_name", "model_name", "model_tag")
 # Settings beside which a number of tokens is the run's, or a step's.
 OF_THE_RUN = (
     None,
@@ -73,44 +79,72 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
     the rounding of the claim, so "124M" and "125M" for GPT-2 small are both right. Claims are read where a
     number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
-    beside the shape, and in run and folder names; not where the words before it say that it is another's. The
-    comments of a config count, and those beside settings that a log echoes or that were pasted with it.
-    Source: a public config that carried "~125M" over 63.5M, 76.8M, 61.9M and 40.6M.
+    beside the shape, and in names of runs, models and folders; not where the words beside it say that it is
+    another's. The comments of a config count, those beside settings that a log echoes or that were pasted
+    with it, and a note on the run that speaks of no other. Source: a public config that carried "~125M" over
+    63.5M, 76.8M, 61.9M and 40.6M.
     """
-    counted, config = reading.sizes.parameters, reading.evidence.config
+    counted, shape = reading.sizes.parameters, reading.sizes.shape
     if counted is None:
         return
-    shape = reading.sizes.shape
     truths = [counted.number]
     if shape is not None:
         count = shape.count_parameters()
         truths += [count.total, count.non_embedding, count.matmul]
+    wrong = _wrong_claims(reading, truths)
+    if not wrong:
+        return
+    facts, written = [fact for fact, _ in wrong], dict.fromkeys(size for _, size in wrong)
+    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
+    if all(fact.source == "fact:note" for fact in facts):
+        place = "note"
+    size = units.count(counted.number)
+    yield finding(
+        "size-label-mismatch",
+        Severity.WARNING,
+        Confidence.CERTAIN,
+        f"The {place} says {' and '.join(written)}; {_in_words_of_its_source(counted, place)} {size}"
+        " parameters.",
+        [*facts, counted],
+        actions=[
+            Action(
+                f"Correct the label to {size}{', or change n_layer and n_embd' if shape is not None else ''}."
+            )
+        ],
+    )
+
+
+def _wrong_claims(reading: Reading, truths: Sequence[float]) -> list[tuple[Fact, str]]:
+    """Every claimed size that is none of the model's: where it stands, and as it is written."""
+    config, note = reading.evidence.config, _note_on_this_run(reading)
     wrong = [
-        claim
+        (claim.fact(), claim.written)
         for comment in _comments(reading)
         for claim in claims_in(comment)
         if _about_size(claim) and not claim.agrees(*truths)
     ]
-    facts = [claim.fact() for claim in wrong]
-    written = [claim.written for claim in wrong]
-    for name in ("out_dir", "wandb_run_name", "wandb_project"):
-        label = config.settings.get(name) if config is not None else None
-        for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
-            facts.append(label)  # type: ignore[arg-type]
-            written.append(size)
-    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
-    if facts:
-        yield finding(
-            "size-label-mismatch",
-            Severity.WARNING,
-            Confidence.CERTAIN,
-            f"The {place} says {' and '.join(dict.fromkeys(written))}; its values make a model of"
-            f" {units.count(counted.number)} parameters.",
-            [*facts, counted],
-            actions=[
-                Action(f"Correct the label to {units.count(counted.number)}, or change n_layer and n_embd.")
-            ],
-        )
+    labels = [config.settings.get(name) for name in NAMES] if config is not None else []
+    for label in labels:
+        if label is not None:
+            wrong += [(label, size) for size in _wrong_sizes(str(label.value), truths, reading)]
+    if note is not None:
+        wrong += [(note, size) for size in _wrong_sizes_of_a_note(str(note.value), truths, reading)]
+    return wrong
+
+
+def _in_words_of_its_source(counted: Fact, place: str) -> str:
+    if counted.origin is Origin.LOGGED:
+        return "the log counts"
+    whose = "the run's" if place == "note" else "its"
+    return f"{whose} values make a model of"
+
+
+def _note_on_this_run(reading: Reading) -> Fact | None:
+    """What was said about the run, where it speaks of no other."""
+    note = reading.settings.stated.get("note")
+    if note is None or MORE_THAN_THIS_RUN.search(str(note.value)) or NOT_OF_THIS_RUN.search(str(note.value)):
+        return None
+    return note
 
 
 def _comments(reading: Reading) -> tuple[Comment, ...]:
@@ -131,13 +165,26 @@ def _wrong_sizes(name: str, truths: Sequence[float], reading: Reading) -> list[s
     planned, wrong = reading.progress.planned_tokens, []
     for match in SIZE_IN_NAME.finditer(name):
         value = float(match[1]) * SCALES[match[2].lower()]
-        if any(truth / TIGHT <= value <= truth * TIGHT for truth in truths):
+        factor = LOOSE if len(match[1]) == 1 else TIGHT
+        if any(truth / factor <= value <= truth * factor for truth in truths):
             return []
         of_run = planned is not None and planned.number / LOOSE <= value <= planned.number * LOOSE
         of_text = CORPUS_IN_NAME.search(name[: match.start()]) or TOKENS_IN_NAME.match(name[match.end() :])
         if not (of_run or of_text):
             wrong.append(match[0])
     return wrong
+
+
+def _wrong_sizes_of_a_note(note: str, truths: Sequence[float], reading: Reading) -> list[str]:
+    """The sizes that a sentence gives the model, in words or in a name, if none of them is the model's."""
+    said = [claim for claim in claims_in(Comment(note, 0, None)) if _about_size(claim)]
+    if any(claim.agrees(*truths) for claim in said):
+        return []
+    names = [word for word in note.split() if NAME_WITH_SIZE.search(word)]
+    return [
+        *(claim.written for claim in said),
+        *(size for name in names for size in _wrong_sizes(name, truths, reading)),
+    ]
 
 
 def _about_size(claim: Claim) -> bool:
@@ -155,7 +202,14 @@ def _about_size(claim: Claim) -> bool:
 def _of_another_run(claim: Claim) -> bool:
     """Whether the words before a number say that it is not this run's."""
     of_a_rule = claim.comment.field is None and OF_A_RULE.search(claim.before)
-    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before))
+    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before) or _is_made_of(claim))
+
+
+def _is_made_of(claim: Claim) -> bool:
+    """Whether a size is that of a model of which something was taken, or changed."""
+    if claim.value < 1e6:
+        return False
+    return bool(OF_A_FEATURE.search(claim.before) or CHANGED_AFTER.match(claim.after))
 
 
 def stale_comment(reading: Reading) -> Iterator[Verdict]:

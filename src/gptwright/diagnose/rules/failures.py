@@ -17,6 +17,9 @@ from gptwright.facts import Fact, Origin, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
 
+SLOW_ATTENTION = re.compile(
+    r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
+)
 # Warnings that people ask about, each with what it means. Sources: the frameworks' own code, as named.
 WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -35,9 +38,7 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
     ),
     (
-        re.compile(
-            r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
-        ),
+        SLOW_ATTENTION,
         (
             "attention runs in its plain form, whose memory grows with the square of the context: use PyTorch"
             " 2.0 or newer"
@@ -60,6 +61,8 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 # What torch's message says that this process itself holds, in its newer and its older form.
 HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
 MOST_OF_IT = 0.5
+# "WARNING: " belongs to it; times, processes and files do not.
+FRONT_OF_A_WARNING = 30
 # Training lines behind an evaluation that is no number: so many say that the weights are numbers.
 FEWEST_SOUND = 3
 FORWARD_PASS = Action(
@@ -217,8 +220,9 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
     tried = TRIED.search(event.text)
     evidence = [_line_fact("out_of_memory", event)]
     message = f"An allocation failed (line {event.line})"
+    # The logits are B·T·V and the attention scores B·H·T·T whatever else the model is.
     shape, micro = (
-        reading.sizes.shape,
+        reading.sizes.shape or reading.settings.shape(),
         reading.settings.integer("batch_size") or reading.settings.integer("micro_batch"),
     )
     causes = []
@@ -255,20 +259,21 @@ def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
         ]
     actions = []
     compiles = spec is not None and spec.compiles
+    # llm.c's kernels are written by hand: there is nothing to compile, and no eager form.
+    in_cuda = reading.log is not None and reading.log.format.name == "llm.c"
     ways = (reading.settings.flag("compile") is not False and compiles, compiles)
     for compiled in dict.fromkeys(ways):
         fitting = most_that_fits(reading, compiled=compiled) or 0
         most = cut_of(micro * accumulation, at_most=min(fitting, micro))
         if 0 < most < micro:
-            how = "compiled" if compiled else "not compiled"
-            settings = {
-                "batch_size": most,
-                "gradient_accumulation_steps": micro * accumulation // most,
-                "compile": compiled,
-            }
+            settings = {"batch_size": most, "gradient_accumulation_steps": micro * accumulation // most}
+            how = ""
+            if not in_cuda:
+                settings["compile"] = compiled
+                how = " compiled" if compiled else " not compiled"
             actions.append(
                 Action(
-                    f"Micro-batches of {most} fit {total.text} {how}, at the same tokens per step.", settings
+                    f"Micro-batches of {most} fit {total.text}{how}, at the same tokens per step.", settings
                 )
             )
     return actions or [_beside_the_model(reading, micro, total, event)]
@@ -320,8 +325,11 @@ def known_warning(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     for event in log.events if log else ():
         for pattern, meaning in WARNINGS if event.kind is EventKind.WARNING else ():
-            if pattern.search(event.text):
-                text = f"Line {event.line} warns “{event.text[:90]}”: {meaning}."
+            said = pattern.search(event.text)
+            if said is not None:
+                # Without what the framework puts in front of its warnings.
+                begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
+                text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
                 yield finding(
                     "known-warning", Severity.INFO, Confidence.CERTAIN, text, [_line_fact("warning", event)]
                 )

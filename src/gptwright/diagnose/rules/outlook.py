@@ -12,13 +12,14 @@ from gptwright.arithmetic.reference_characters import EASIER_SPLIT, SPREAD_OF_SP
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.evaluation import error_by_design
 from gptwright.diagnose.forecast import band_of, forecast_run, peak_rate
+from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss
-from gptwright.diagnose.rules.schedule import fitting_rate, long_plan, rounded, schedule_faults
+from gptwright.diagnose.rules.schedule import long_plan, rounded, schedule_faults
 from gptwright.diagnose.rules.uniform import worse_than_uniform
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
@@ -186,7 +187,8 @@ def at_reference(reading: Reading) -> Iterator[Verdict]:
 
 def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
     """A learning rate far below what width and batch take: as a cause, with its evidence and what to set."""
-    rate, fitting = reading.settings.named("learning_rate"), fitting_rate(reading)
+    rate, meant = reading.settings.named("learning_rate"), meant_rate(reading)
+    fitting = meant.fitting if meant is not None else _rate_of_the_recipe(reading)
     optimizer = reading.settings.word("optimizer") or "adamw"
     if rate is None or fitting is None or optimizer != "adamw" or not rate.number:
         return None
@@ -194,7 +196,7 @@ def _rate_is_low(reading: Reading) -> tuple[Cause, list[Fact], Action] | None:
         return None
     text = (
         f"the learning rate of {rate.number:g} is 1/{fitting.number / rate.number:.0f} of the"
-        f" {rounded(fitting):g} that fits this width and batch"
+        f" {rounded(fitting):g} that {'this recipe has' if meant is None else 'fits this width and batch'}"
     )
     action = Action(
         f"Raise the learning rate to about {rounded(fitting):g}.", {"learning_rate": rounded(fitting)}
@@ -209,6 +211,14 @@ def _of_an_apple_gpu(reading: Reading) -> list[Cause]:
         return []
     text = "torch computed wrongly on the Apple GPU: run the same hundred steps with --device=cpu"
     return [Cause(text, Confidence.POSSIBLE)]
+
+
+def _rate_of_the_recipe(reading: Reading) -> Fact | None:
+    """The rate of the run that the reference over Shakespeare's characters is."""
+    dataset = reading.settings.get("dataset")
+    if dataset is None or dataset_family(str(dataset.value)) != "shakespeare-char":
+        return None
+    return tabled("fitting_rate", 1e-3, "nanoGPT", "config/train_shakespeare_char.py")
 
 
 def _broke(reading: Reading) -> bool:
@@ -247,7 +257,7 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         return
     steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
-    rules = (below_reference, worse_than_uniform)
+    rules = (below_reference, worse_than_uniform, non_finite_loss)
     if other_unit(reading) or any(isinstance(found, Finding) for rule in rules for found in rule(reading)):
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
@@ -352,9 +362,10 @@ def _rate_still_high(reading: Reading) -> tuple[str, list[Fact]] | None:
         row = int(np.flatnonzero(np.isfinite(train.learning_rate))[-1])
         rate = float(train.learning_rate[row])
         if rate > 0.5 * peak:
-            return f"the learning rate is still {rate:.2g} of at most {peak:.2g}", [
-                logged("learning_rate", rate, int(train.line[row]))
-            ]
+            full = f"at its full {peak:.2g}" if rate > 0.99 * peak else f"{rate:.2g} of at most {peak:.2g}"
+            if reading.log is not None and reading.log.format.prints_rate_multiple:
+                full = f"at {rate / peak:.0%} of its peak"
+            return f"the learning rate is still {full}", [logged("learning_rate", rate, int(train.line[row]))]
         return None
     end = settings.get("lr_decay_iters")
     if settings.flag("decay_lr") is False:

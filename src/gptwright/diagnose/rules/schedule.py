@@ -1,17 +1,16 @@
 """The plan's own numbers: its length, its passes over the data, its schedule, its batch."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from gptwright import units
 from gptwright.arithmetic.scaling import value_of_next_pass
 from gptwright.diagnose.length import sensible_length
+from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.settings import Settings
-from gptwright.diagnose.sizes import usual_shape
-from gptwright.facts import Fact, Origin, derived, tabled
+from gptwright.facts import Fact, derived
 from gptwright.findings import Action, Cause, Confidence, Severity
 
 DAY = 86_400.0
@@ -26,17 +25,11 @@ LONG_EPOCHS = 40
 # Up to four passes a repeated token is worth a fresh one; over sixteen it is worth two thirds of one.
 MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
 
-# GPT-3's table: 6e-4 at width 768 for half a million tokens a step; larger widths take proportionally less.
-REFERENCE_RATE, REFERENCE_WIDTH, REFERENCE_TOKENS = 6e-4, 768, 2**19
-# The best batch grows with the planned tokens: 2^18 at 0.44B, as D^0.383 (2505.13738), 2^19 by about 2.7B.
-BATCH_EXPONENT, BATCH_AT, BATCH_AT_TOKENS = 0.383, 2**18, 0.44e9
 # "Far below": a batch of less than a sixth, at more than twice the rate that the square-root rule gives for
 # it. Within a factor of two the loss hardly depends on the rate.
 SMALL_BATCH, HIGH_RATE = 6, 2
 # A rate that ends so near its peak is a constant one, which costs 0.08 to 0.15 nats at GPT-2 size.
 HARDLY_LOWER = 0.9
-# The rule is about vocabularies like GPT-2's; nothing comparable is published for characters.
-BPE_VOCABULARY = 4096
 
 
 def long_plan(reading: Reading) -> Iterator[Verdict]:
@@ -156,14 +149,16 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
     batch the gradient is noisier and the rate has to fall, by about the square root. It fires where the batch
     is less than a sixth of the reference and the rate more than twice what that rule gives; within that the
     loss hardly depends on it. The reference batch shrinks for short runs (2^18 tokens at 0.44B, growing as
-    D^0.383). Rates of fine-tuning and character models are not judged: nothing comparable is known for them.
-    Sources: GPT-3's table of rates; arXiv 2505.13738 for the batch; nanoGPT issues 303 and 468 and pull
-    request 145.
+    D^0.383). Models below 60M take higher rates for smaller batches, by a law fitted on such (DeepSeek LLM).
+    Rates of fine-tuning and character models are not judged: nothing comparable is known for them.
+    Sources: GPT-3's table of rates; arXiv 2505.13738 for the batch; arXiv 2401.02954 for small models;
+    nanoGPT issues 303 and 468 and pull request 145.
     """
     rate, per_step = reading.settings.named("learning_rate"), reading.speed.tokens_per_step
-    fitting, reference = fitting_rate(reading), _reference_batch(reading)
-    if rate is None or per_step is None or fitting is None:
+    meant = meant_rate(reading)
+    if rate is None or per_step is None or meant is None:
         return
+    fitting, reference = meant.fitting, meant.tokens_per_step
     if per_step.number * SMALL_BATCH > reference or rate.number <= HIGH_RATE * fitting.number:
         return
     steps = round(reference / per_step.number)
@@ -173,15 +168,9 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         Severity.WARNING,
         Confidence.LIKELY,
         f"{per_step.text} tokens a step are 1/{steps} of the {reference:,.0f} that a rate of"
-        f" {REFERENCE_RATE:g} at width {REFERENCE_WIDTH} is meant for; by the square-root rule the rate would"
+        f" {meant.rate:.1g} {meant.model} is meant for; by the square-root rule the rate would"
         f" be {fitting.number:.1e}, and it is {rate.number:g}.",
-        [
-            rate,
-            per_step,
-            *reading.settings.facts("n_embd"),
-            tabled("reference_rate", REFERENCE_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
-            fitting,
-        ],
+        [rate, per_step, *reading.settings.facts("n_embd"), meant.source, fitting],
         causes=[
             Cause(
                 "accumulation was lowered, or written for several devices, and the rate kept",
@@ -199,38 +188,9 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
     )
 
 
-def fitting_rate(reading: Reading) -> Fact | None:
-    """The rate that GPT-3's table and the square-root rule give for a width and a batch; None where they say
-    nothing: fine-tuning, character models, a width or a batch that is not known.
-    """
-    per_step, vocabulary, parameters = (
-        reading.speed.tokens_per_step,
-        reading.vocab_size,
-        reading.sizes.parameters,
-    )
-    width = reading.settings.integer("n_embd")
-    if width is None and parameters is not None:
-        width = usual_shape(parameters.number, reading.settings).n_embd
-    if per_step is None or width is None or not reading.starts_from_scratch:
-        return None
-    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
-        return None
-    share = math.sqrt(per_step.number / _reference_batch(reading))
-    fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * share
-    return derived("fitting_rate", fitting, "6e-4 · (768 / n_embd) · sqrt(tokens_per_step / reference batch)")
-
-
 def rounded(rate: Fact) -> float:
     """A rate of two digits, as people set it."""
     return float(f"{rate.number:.1e}")
-
-
-def _reference_batch(reading: Reading) -> float:
-    """Tokens a step that the reference rate is meant for, given the length of the run."""
-    tokens = reading.progress.planned_tokens or reading.progress.tokens_seen
-    if tokens is None:
-        return REFERENCE_TOKENS
-    return float(min(REFERENCE_TOKENS, BATCH_AT * (tokens.number / BATCH_AT_TOKENS) ** BATCH_EXPONENT))
 
 
 def high_learning_rate(reading: Reading) -> Iterator[Verdict]:

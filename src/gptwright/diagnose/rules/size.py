@@ -10,6 +10,7 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity, Unknown
+from gptwright.record.evidence import EventKind
 
 # Up to four passes a repeated token is worth a fresh one (Muennighoff et al. 2023); beyond, the number of
 # tokens seen says less and less about how much was learned.
@@ -114,9 +115,9 @@ def _larger_model(reading: Reading) -> list[Action]:
 
 def undertrained(reading: Reading) -> Iterator[Verdict]:
     """A run is undertrained when it ends far below the compute-optimal tokens for its size. A run that is not
-    finished is judged by its plan. It stays silent where the loss is stuck or no number, which more steps do
-    not mend, where the data was repeated more than four times (then
-    data, not steps, is short) and for fine-tuning. Being undertrained is no fault: on one device a larger
+    finished is judged by its plan. It stays silent where the loss is stuck or no number or memory ran out,
+    which more steps do not mend, where the data was repeated more than four times (then data, not steps, is
+    short) and for fine-tuning. Being undertrained is no fault: on one device a larger
     model may be stopped early on purpose. Source: Hoffmann et al. 2022, Besiroglu et al. 2024, nanochat's own
     isoFLOP fits: 10 to 30 tokens a parameter, depending on what is counted, and flat.
     """
@@ -133,7 +134,7 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
         return
     best = TOKENS_PER_PARAMETER
     ratio = tokens.number / parameters.number
-    if ratio >= best.low / 2 or _learned_nothing(reading):
+    if ratio >= best.low / 2 or _learned_nothing(reading) or _ran_out_of_memory(reading):
         return
     yield finding(
         "undertrained",
@@ -157,6 +158,15 @@ def _learned_nothing(reading: Reading) -> bool:
     from gptwright.diagnose.stuck import stuck_stretch  # with numpy, which a plan has no use for
 
     return bool(reading.train.loss_is_bad.any()) or stuck_stretch(reading) is not None
+
+
+def _ran_out_of_memory(reading: Reading) -> bool:
+    """Whether nothing came after a failed allocation."""
+    log = reading.log
+    if log is None:
+        return False
+    last = max((log.moment(int(table.line[-1])) for table in (log.train, log.evals) if len(table)), default=0)
+    return any(e.kind is EventKind.OUT_OF_MEMORY and log.moment(e.line) > last for e in log.events)
 
 
 def _plan_is_stated(reading: Reading) -> bool:

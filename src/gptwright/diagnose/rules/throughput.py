@@ -4,20 +4,26 @@ from collections.abc import Iterator
 
 from gptwright import units
 from gptwright.diagnose.cuts import cut_of, most_that_fits
+from gptwright.diagnose.machine import peak_fact
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.agreement import device_mismatch
+from gptwright.diagnose.rules.failures import SLOW_ATTENTION
 from gptwright.diagnose.sizes import usual_shape
+from gptwright.facts import Fact
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.efficiency import reachable_mfu
 from gptwright.hardware.step_time import Work
-from gptwright.hardware.table import DeviceSpec
+from gptwright.hardware.table import DeviceSpec, find_spec
+from gptwright.record.evidence import EventKind
 
 # A basis within 5 % of the device's peak is the same device in another table's rounding.
 SAME_PEAK = 0.05
 # Pure matrix products reach up to 113 % of the official peak on consumer cards, whose real clocks exceed the
 # specified boost; a whole training step stays below that product. Beyond 105 % something else is wrong.
 IMPOSSIBLE = 1.05
+# From here on a share of the peak is told as a multiple.
+MANY_TIMES = 3.0
 # What is left of a peak after attention, norms and the optimizer; published GPT training rarely exceeds it.
 NEAR_PEAK = 0.6
 # Half of what published GPT training on one device reaches when nothing is wrong; above it nobody should look
@@ -35,8 +41,9 @@ SMALL_MODEL = 30e6
 def mfu_basis(reading: Reading) -> Iterator[Verdict]:
     """nanoGPT and llama2.c divide by an A100's 312 TFLOP/s on every device; others know a few devices and
     print 0 or -100 % for the rest. Where the basis of the printed figure is not this device's dense peak in
-    the run's dtype, the true share is given. It stays silent where the basis is the device's own, and leaves
-    the question open where no device is named. Sources: nanoGPT's model.py, llama2.c, nanochat's and llm.c's
+    the run's dtype, the true share is given. It stays silent where the basis is the device's own, or that of
+    the device which the log names in place of the stated one, and leaves the question open where no device is
+    named. Sources: nanoGPT's model.py, llama2.c, nanochat's and llm.c's
     tables; nanoGPT issue 182.
     """
     printed, basis, peak = reading.speed.printed_mfu, reading.speed.mfu_basis, reading.machine.peak
@@ -64,12 +71,14 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
         return
     if abs(basis.number / peak.number - 1) <= SAME_PEAK or reading.mfu is None:
         return
+    if _is_of_the_logs_device(reading, basis):
+        return
     yield finding(
         "mfu-basis",
         Severity.INFO,
         Confidence.CERTAIN,
         f"The printed MFU of {printed.text} is relative to {basis.text}, not to this device."
-        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {peak.text}, all of which"
+        f" {_achieved(reading)} are {_share(reading.mfu.number)} its {peak.text}, all of which"
         f" would print as {units.percent(peak.number / basis.number)}.",
         [
             printed,
@@ -81,6 +90,14 @@ def mfu_basis(reading: Reading) -> Iterator[Verdict]:
             reading.machine.processes,
         ],
     )
+
+
+def _is_of_the_logs_device(reading: Reading, basis: Fact) -> bool:
+    """Whether the basis is the peak of the device that the log names, where another one is stated."""
+    named, dtype = reading.machine.logged_name, reading.machine.dtype
+    match = find_spec(str(named.value)) if named is not None else None
+    peak = peak_fact(match.spec, dtype) if match is not None and dtype is not None else None
+    return peak is not None and abs(basis.number / peak.number - 1) <= SAME_PEAK
 
 
 def _unknown_to_the_trainer(reading: Reading) -> Iterator[Verdict]:
@@ -100,7 +117,7 @@ def _unknown_to_the_trainer(reading: Reading) -> Iterator[Verdict]:
         Severity.INFO,
         Confidence.CERTAIN,
         "The trainer knew no peak for this device, so the MFU that it prints means nothing."
-        f" {_achieved(reading)} are {units.percent(reading.mfu.number)} of its {reading.machine.peak.text}.",
+        f" {_achieved(reading)} are {_share(reading.mfu.number)} its {reading.machine.peak.text}.",
         [reading.speed.achieved_flops, reading.machine.peak, reading.mfu, reading.machine.name],
     )
 
@@ -139,8 +156,8 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
         "impossible-throughput",
         Severity.ERROR if own is None else Severity.WARNING,
         Confidence.CERTAIN if own is None else Confidence.LIKELY,
-        f"{_achieved(reading)} are {units.percent(reading.mfu.number)} of the {reading.machine.peak.text}"
-        " that the stated device can do.",
+        f"{_achieved(reading)} are {_share(reading.mfu.number)} the {reading.machine.peak.text} that the"
+        " stated device can do.",
         [
             reading.speed.achieved_flops,
             reading.machine.peak,
@@ -152,6 +169,11 @@ def impossible_throughput(reading: Reading) -> Iterator[Verdict]:
         causes=causes,
         actions=[Action("Check which device the run used (nvidia-smi) and pass it as --device.")],
     )
+
+
+def _share(fraction: float) -> str:
+    """A share of more than all: in percent, or, where that is no number to picture, as a multiple."""
+    return f"{fraction:,.0f} times" if fraction >= MANY_TIMES else f"{units.percent(fraction)} of"
 
 
 def _of_its_own_peak(reading: Reading) -> Cause | None:
@@ -255,6 +277,12 @@ def _slow_causes(reading: Reading, spec: DeviceSpec, vocab_size: int) -> tuple[l
     if micro is not None and context is not None and micro * context < WELL_FED:
         causes.append(Cause(f"a micro-batch holds only {micro} × {context} tokens", Confidence.LIKELY))
         actions += _larger_micro_batch(reading, micro, context)
+    for event in reading.log.events if reading.log is not None else ():
+        if event.kind is EventKind.WARNING and SLOW_ATTENTION.search(event.text):
+            text = f"attention runs in its plain form, as line {event.line} warns"
+            causes.append(Cause(text, Confidence.LIKELY))
+            actions.append(Action("Use a PyTorch with scaled_dot_product_attention, 2.0 or newer."))
+            break
     if settings.word("dtype") == "float32" and better != "float32":
         causes.append(Cause("matrices are multiplied in float32", Confidence.LIKELY))
         actions.append(Action("Multiply in 16 bits.", {"dtype": "auto"}))

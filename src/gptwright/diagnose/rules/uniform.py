@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gptwright.diagnose.evaluation import training_rise
+from gptwright.diagnose.evaluation import training_rise, turning_point
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.scale import (
@@ -26,6 +26,8 @@ from gptwright.findings import Action, Cause, Confidence, Severity
 CLOSE = 0.02
 # Far below ln(vocabulary), where one micro-batch scatters by 0.2.
 BELOW_UNIFORM = 0.35
+# Token frequencies alone, which a model learns in its first steps, are at two thirds of ln(vocabulary).
+KNOWS_A_LANGUAGE = 0.66
 # What turns another unit into nats.
 IN_NATS = {"perplexity": "its logarithm is the loss", "bits": "times 0.693 it is the loss"}
 
@@ -47,6 +49,11 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
     told = _multiple_of_guessing(multiple, first, uniform)
     if not reading.starts_from_scratch:
         told = f"about {multiple} times validation beside it, and {multiple} micro-batches are accumulated"
+    summed = "accumulated micro-batches"
+    if accumulation is not None and not same:
+        summed = (
+            f"{multiple} devices" if multiple == reading.machine.count else "micro-batches, or of devices,"
+        )
     yield finding(
         "scaled-loss",
         Severity.WARNING,
@@ -57,13 +64,14 @@ def scaled_loss(reading: Reading) -> Iterator[Verdict]:
         f" logged loss is {multiple} times the true one. Divide it before comparing; validation is not"
         " affected.",
         [first, uniform, accumulation, val.fact(len(val) - 1) if len(val) else None],
-        causes=[
-            Cause(
-                "the losses of the accumulated micro-batches are summed and not averaged", Confidence.LIKELY
-            )
-        ],
+        causes=[Cause(f"the losses of the {summed} are summed and not averaged", Confidence.LIKELY)],
         actions=[
-            Action("Update the trainer; this was fixed in later releases. The training itself is sound.")
+            Action(
+                "Update transformers; later releases divide. The training itself is sound."
+                if reading.log is not None and reading.log.format.name == "Hugging Face Trainer"
+                else f"Print the mean. If {multiple} times the loss is what is differentiated too, every"
+                " gradient is as many times too large: clipping then cuts each of them."
+            )
         ],
     )
 
@@ -113,13 +121,13 @@ def init_loss(reading: Reading) -> Iterator[Verdict]:
             causes.insert(0, Cause(f"{text}, as {other} would give", Confidence.LIKELY))
     else:
         causes = [
-            Cause(
-                "the weights are pretrained or resumed",
-                Confidence.LIKELY if from_elsewhere else Confidence.POSSIBLE,
-            ),
             Cause("the vocabulary in use is smaller than the model's", Confidence.POSSIBLE),
             Cause("the line is a mean over steps that learned already", Confidence.POSSIBLE),
         ]
+        # Weights that know a language at all are far below guessing.
+        if first.number < KNOWS_A_LANGUAGE * uniform.number:
+            text = "the weights are pretrained or resumed"
+            causes.insert(0, Cause(text, Confidence.LIKELY if from_elsewhere else Confidence.POSSIBLE))
         divided = _divided_by(reading, first, uniform)
         if divided is not None:
             causes.insert(
@@ -181,7 +189,10 @@ def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
         if no_loss
         else [
             *([perplexity] if may_be else []),
-            Cause("the model has memorized the training text", Confidence.POSSIBLE),
+            Cause(
+                "the model has memorized the training text",
+                Confidence.LIKELY if turning_point(reading) is not None else Confidence.POSSIBLE,
+            ),
             Cause("validation was tokenized differently, or the loss is summed", Confidence.POSSIBLE),
         ],
     )

@@ -195,6 +195,7 @@ HUGGING_FACE = Reader(
     headers=(
         Header(r"Instantaneous batch size per device = {micro_batch}"),
         Header(r"Gradient Accumulation steps = {gradient_accumulation_steps}"),
+        Header(r"Total train batch size \(w\. parallel, distributed & accumulation\) = {global_batch}"),
         Header(r"Total optimization steps = {planned_steps}", weight=0.1),
         Header(r"Number of trainable parameters = {trained_parameters}"),
         # PEFT's print_trainable_parameters.

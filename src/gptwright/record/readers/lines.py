@@ -29,6 +29,11 @@ SAMPLE = 512
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])?")
 # The same after a copy has lost the escape character.
 BARE_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,5}m")
+# Of a dict that was copied out of a page's source, and one that went through a word processor.
+ENTITIES = {"&#39;": "'", "&#x27;": "'", "&quot;": '"', "&lt;": "<", "&gt;": ">", "&amp;": "&"}
+ENTITY = re.compile("|".join(ENTITIES))
+TYPOGRAPHIC = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2212": "-"}
+TYPOGRAPHIC_SIGN = re.compile(f"[{''.join(TYPOGRAPHIC)}]")
 CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]")
 
 
@@ -93,6 +98,10 @@ class Text:
             text, count = BARE_COLOUR.subn("", text) if "\x1b" not in text else ANSI.subn("", text)
             if count:
                 self.hazards["terminal codes"] += count
+        if "&" in text:
+            text, count = ENTITY.subn(lambda found: ENTITIES[found[0]], text)
+            if count:
+                self.hazards["HTML entities"] += count
         # Plain ASCII holds only words without accents, so it may be in another language too.
         text, words = in_english(text)
         if words:
@@ -105,6 +114,9 @@ class Text:
         text = self._without(text, "NUL bytes", "\x00", "")
         text = self._without(text, "Windows line ends", "\r\n", "\n")
         text = self._without(text, "no-break spaces", "\xa0", " ")
+        text, count = TYPOGRAPHIC_SIGN.subn(lambda found: TYPOGRAPHIC[found[0]], text)
+        if count:
+            self.hazards["typographic quotes"] += count
         if "\ufffd" in text:
             self.hazards["undecodable bytes"] += text.count("\ufffd")
         text, count = CONTROL.subn("", text)

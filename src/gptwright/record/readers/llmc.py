@@ -23,6 +23,19 @@ from gptwright.record.readers.tables import Rows, note_unknown_mfu
 Z_SCORE = r"\([+-]?(?:\d{1,9}\.\d{1,3}|nan|inf)z\)"
 CPU = Shape("train", r"step {step}: train loss {loss} \(took {ms} ms\)")
 
+FRESH = re.compile(r"d\d{1,4}|gpt[23]:.{1,20}")
+OF_A_RESUME = "intermediate checkpoint"
+# What the CPU program's first loss is beside that of fresh weights, over 50,257 tokens.
+TRAINED_WEIGHTS = 8.0
+
+
+def _start(text: str) -> str:
+    """Whose weights a run begins with: `d12` draws fresh ones, a file holds trained ones."""
+    if text == OF_A_RESUME:
+        raise ValueError(text)
+    return "scratch" if FRESH.fullmatch(text) else text
+
+
 # The table's names → ours, how to read them, and what they are multiplied by.
 TABLE: dict[str, tuple[str, Callable[[str], Value]]] = {
     "micro batch size B": ("micro_batch", whole_number),
@@ -44,12 +57,14 @@ TABLE: dict[str, tuple[str, Callable[[str], Value]]] = {
     "weight decay": ("settings.weight_decay", real_number),
     "val_loss_every": ("settings.eval_interval", whole_number),
     "val_max_steps": ("settings.eval_iters", whole_number),
+    "weight init method": ("settings.init_from", _start),
     "precision": (
         "settings.dtype",
         lambda text: {"BF16": "bfloat16", "FP16": "float16"}.get(text, "float32"),
     ),
 }
-TABLE_ROW = re.compile(r"^\| ([A-Za-z][\w ().]{2,24}?) +\| (\S.{0,60}?) +\|$")
+# Whatever programs put in front of it.
+TABLE_ROW = re.compile(r"^(?:.{0,200}\s)?\| ([A-Za-z][\w ().]{2,24}?) +\| (\S.{0,60}?) +\|$")
 
 
 def _table(build: Builder) -> Callable[[str, int], bool]:
@@ -61,7 +76,7 @@ def _table(build: Builder) -> Callable[[str, int], bool]:
             return False
         name, text = row[1], row[2]
         if name == "resume" and text == "1":
-            build.event(EventKind.RESUME, line, row[0])
+            build.event(EventKind.RESUME, line, row[0].strip())
         elif name == "final LR fraction":
             _floor(build, text)
         elif name in TABLE:
@@ -96,6 +111,9 @@ def _floor(build: Builder, text: str) -> None:
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:
     note_unknown_mfu(build, train)
+    if CPU in build.tables and len(train) and train["loss"][0] < TRAINED_WEIGHTS:
+        text = "train_gpt2.c starts from the weights in gpt2_124M.bin"
+        build.settings["init_from"] = derived("init_from", "gpt2", text)
     (fill_from_next if CPU in build.tables else fill_from_previous)(train, evals)
 
 
@@ -117,19 +135,20 @@ LLMC = Reader(
         ),
         Shape(
             "train",
-            rf"step +{{step}}/{{planned_steps}} \| loss {{loss}} {Z_SCORE} ?\| norm {{grad_norm}} {Z_SCORE} ?"
-            r"\| lr {learning_rate} \| {ms} ms \| {mfu_percent}% (?:\w+ )?MFU \| {tokens_per_second} tok/s",
+            # C fills what is no number up to the width of one: `loss     nan (+nanz)`.
+            rf"step +{{step}}/{{planned_steps}} \| loss +{{loss}} {Z_SCORE} ?\| norm +{{grad_norm}} {Z_SCORE}"
+            r" ?\| lr {learning_rate} \| {ms} ms \| {mfu_percent}% (?:\w+ )?MFU \| {tokens_per_second} tok/s",
         ),
         Shape(
             "train",
-            r"step +{step}/{planned_steps} \| train loss {loss} \| norm {grad_norm} \| lr {learning_rate}"
+            r"step +{step}/{planned_steps} \| train loss +{loss} \| norm +{grad_norm} \| lr {learning_rate}"
             r" \| \({ms} ms \| {tokens_per_second} tok/s\)",
         ),
         CPU,
         # before July 2024, and before May
         Shape(
             "train",
-            r"step +{step}/{planned_steps} \| train loss {loss} \| norm {grad_norm} \| lr {learning_rate}"
+            r"step +{step}/{planned_steps} \| train loss +{loss} \| norm +{grad_norm} \| lr {learning_rate}"
             r" \| {ms} ms \| {mfu_percent}% (?:A100 )?(?:bf16|fp16|fp32) MFU \| {tokens_per_second} tok/s",
         ),
         Shape(

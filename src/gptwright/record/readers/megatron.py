@@ -8,7 +8,7 @@ start, one a line with dots.
 import re
 from collections.abc import Callable
 
-from gptwright.facts import derived
+from gptwright.facts import derived, logged
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import real_number, whole_number
@@ -55,9 +55,14 @@ def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
     for line, skipped in zip(train.line, train["skipped"], strict=True):
         if skipped > 0:
             build.event(EventKind.SKIPPED_UPDATE, int(line), f"number of skipped iterations: {skipped:.0f}")
-    context = build.header.get("block_size")
-    if context and len(train) and train["sequences"][-1] > 0:
-        tokens = int(train["sequences"][-1]) * int(context.number)
+    if not len(train) or not train["sequences"][-1] > 0:
+        return
+    batch, context = int(train["sequences"][-1]), build.header.get("block_size")
+    if context is None:
+        # A config may know it.
+        build.header["global_batch"] = logged("global_batch", batch, int(train.line[-1]), unit="sequences")
+    else:
+        tokens = batch * int(context.number)
         formula = "global batch size × seq_length"
         build.header["tokens_per_step"] = derived("tokens_per_step", tokens, formula, unit="tokens")
 

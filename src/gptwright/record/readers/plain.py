@@ -30,6 +30,7 @@ from gptwright.record.evidence import (
 )
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import NVIDIA_SMI
+from gptwright.record.readers.history import history
 from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
     Printed,
@@ -43,6 +44,7 @@ from gptwright.record.readers.printed_fields import (
 )
 from gptwright.record.readers.printed_header import take_header
 from gptwright.record.readers.printed_table import Row, Table
+from gptwright.record.readers.prose import add_sentence
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
 from gptwright.record.readers.steps import step_before, step_printed_before
@@ -78,7 +80,7 @@ ALONE = re.compile(
 LONGEST_HEADING, LONGEST_BLOCK = 100, 12
 # Who writes about a run names the step of one sentence and the loss of another.
 SENTENCES = re.compile(
-    r"(?<=\w)\. (?=(?:After|Also|And|At|But|By|For|I|In|It|My|On|That|The|Then|This|We)\b)"
+    r"(?<=\w)\. (?=(?:After|Also|And|At|But|By|For|I|In|It|My|On|That|The|Then|This|Train\w*|Val\w*|We)\b)"
 )
 # Clocks of so many lines make a time of a step; one that goes back by half a day has passed midnight.
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
@@ -107,6 +109,11 @@ class Prints:
             self._of_table(row, line)
         if exported:
             return True
+        epochs = list(history(text))
+        for said in epochs:
+            self._rows(said, line, (math.nan,) * 6)
+        if epochs:
+            return True
         taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
         return any(taken)
 
@@ -118,6 +125,7 @@ class Prints:
             return True
         text = flat(text)
         found = printed(text)
+        add_sentence(text, found)
         if not (found.has_loss or found.evaluates):
             return self._begins(found, text, line) or take_header(self._build, text, line)
         placed = self._placed(found, line)

@@ -27,7 +27,11 @@ STEP = re.compile(
     re.IGNORECASE,
 )
 CALLS = re.compile(r"(?<![a-z0-9])_step(?:[\"']?\s{0,8}[:=]\s{0,8})" + WHOLE, re.IGNORECASE)
-BATCH = re.compile(r"(?<![a-z/])(?:batch|ba)(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})" + WHOLE, re.IGNORECASE)
+# "batch 16 x 512" is the shape of one.
+BATCH = re.compile(
+    r"(?<![a-z/])(?:batch|ba)(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})" + WHOLE + r"(?!\d|\s?[x×*]\s?\d)",
+    re.IGNORECASE,
+)
 BAR = re.compile(r"(?<![\d.])(\d{1,12})/(\d{1,12})\s{0,4}(?:\[[\d:?=.>]{2,60}|[━╸╺─]{3,60})")
 # gpt-2-simple: the step and the seconds since the start.
 CLOCKED = re.compile(r"^\W{0,4}\[(\d{1,12}) \| \d{1,12}\.\d\d\]")
@@ -41,8 +45,10 @@ COUNTED = re.compile(
     re.IGNORECASE,
 )
 # A pair by itself, as `[100/300]`, or behind the epoch, as fairseq has it.
+OF_A_PAIR = r"(\d{1,9}(?:\.\d{1,3})?k|\d{1,12})"
 PAIR = re.compile(
-    r"\[\s{0,8}(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})\s{0,2}\]|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)"
+    rf"\[\s{{0,8}}{OF_A_PAIR}\s{{0,2}}/\s{{0,8}}{OF_A_PAIR}\s{{0,2}}\]"
+    r"|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)"
 )
 EPOCH = re.compile(
     r"(?<![a-z])(?:epoch|ep)s?(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})(\d{1,9}(?:\.\d{1,12})?)"

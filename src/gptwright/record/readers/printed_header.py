@@ -24,6 +24,8 @@ DEVICE = re.compile(
     r"((?:NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|AMD|Apple)\b[\w .-]{2,40})",
     re.IGNORECASE,
 )
+# Of a language model.
+FEWEST = 1000
 UNITS = {"m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9, "k": 1e3}
 SETTING = re.compile(r"\W{0,6}([A-Za-z_][\w ]{1,30}?)[\"']?\s{0,20}[:=]\s{0,20}([^\s,][^,]{0,40}?)\W{0,3}")
 # What loops call settings, beyond the names that other trainers have for them (`SAME_AS`).
@@ -86,7 +88,8 @@ def _assignment(build: Builder, text: str, line: int) -> bool:
 def _parameters(build: Builder, number: str, unit: str, line: int) -> None:
     scale = UNITS.get(unit, 1.0)
     count = round(float(number.replace(",", "")) * scale)
-    if count < 1:
+    # "Tokens : Params ratio: 20.00" and "params: 4 groups" count no weights.
+    if count < FEWEST:
         return
     decimals = len(number.partition(".")[2])
     rounding = 0.5 * scale * 10.0**-decimals if unit else None

@@ -18,15 +18,23 @@ from gptwright.record.readers.tables import Rows
 Taker = Callable[[str, int], bool]
 Finish = Callable[[Builder, Rows, Rows], LogFormat | None]
 
+# systemd's journal; the usual format of logging; loguru.
+LOGGERS = (
+    r"[A-Z][a-z]{2} [ \d]\d(?= \d\d:\d\d:\d\d )|[\w.-]{1,60} [\w.-]{1,40}\[\d{1,9}\]:(?= )"
+    r"|[\w.]{1,60}(?= - (?:DEBUG|INFO|WARNING|ERROR) - )"
+    r"|\| (?:DEBUG|INFO|WARNING|ERROR) {0,5}\| [\w.:<>]{1,80}(?= - )"
+)
 # What programs put in front of a line: times, levels, ranks, names of modules and hosts, quotes.
 PREFIX = re.compile(
-    r"(?:[\s>|*():-]|\[[^\[\]]{1,60}\]|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?"
+    rf"(?:{LOGGERS}|[\s>|*():-]|\[[^\[\]]{{1,60}}\]|\d{{4}}-\d\d-\d\d(?:T(?=\d))?"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?"
     r"|(?:DEBUG|INFO|WARNING|ERROR|root|stdout|stderr)\b|rank ?\d{1,4}\b|[\w.-]{1,60}(?=: ))*+"
 )
 # The same where a header line follows, which may begin with a bar or spaces of its own.
 STAMP = re.compile(
     r"(?:(?:\[[^\[\]]{1,60}\]:?|\d{4}-\d\d-\d\d(?:T(?=\d))?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?|\d{1,4}:"
-    r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-(?= )) ?|> ?)*+"
+    r"|(?:DEBUG|INFO|WARNING|ERROR)(?::[\w.]{1,60}:?)?|root|-(?= )"
+    rf"|{LOGGERS}) ?|> ?)*+"
 )
 
 

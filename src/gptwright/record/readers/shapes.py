@@ -19,7 +19,7 @@ Check = Callable[[re.Match[str]], bool]
 # A loss at the end of a line is whole if it has the decimals that the trainer prints, or is no number.
 WHOLE = {decimals: rf"(?:(?<=\.\d{{{decimals}}})|(?<=nan)|(?<=inf))(?![\w.])" for decimals in (2, 4, 6)}
 # What may stand around a template's text without being part of it.
-FROM_LINE_START = r"(?:^|(?<=\s)|(?<=[A-Za-z]:))"
+FROM_LINE_START = r"(?:^|(?<=\s)|(?<=[A-Za-z\]]:))"
 NO_COMMA = r"(?!,)"
 DECORATIONS = (FROM_LINE_START, NO_COMMA, *WHOLE.values())
 # Groups and classes, innermost first, with what repeats them; then text that is not repeated itself.

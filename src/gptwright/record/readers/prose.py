@@ -1,0 +1,35 @@
+"""Sentences about a run: "after 1k steps train was 4.25 and val 4.27", "val is 2.95 at 400k".
+
+Who asks about a run often gives no log but its numbers. A sentence is read where it names a step in the words
+of prose, and a loss of training or validation is told by its name; two numbers with a stroke between, as
+"3.78 / 3.79", have none and are left out.
+"""
+
+import re
+
+from gptwright.record.readers.printed_fields import Printed
+
+COUNT = r"(\d{1,3}(?:,\d{3})+|\d{1,9}(?:\.\d{1,3})?k|\d{1,12})"
+# "at 400k" counts steps also without the word; "at 400" may be anything.
+PLACE = re.compile(
+    r"\b(?:at|after|by|around|until)\s(?:about\s|around\s|step\s|iteration\s|iter\s)?"
+    rf"(?:{COUNT}\s(?:steps|iterations|iters|updates)\b|(\d{{1,9}}(?:\.\d{{1,3}})?k)(?![\w.]*\w))",
+    re.IGNORECASE,
+)
+IS = r"\s?(?:loss\s?)?(?:[:=]|is|was|were|of|at|went to|reached|down to)?\s?(?:about\s|around\s|~)?"
+NUMBER = r"(\d{1,2}\.\d{1,6})(?![\w.]*[\w%])"
+TRAIN = re.compile(rf"\btrain(?:ing)?{IS}{NUMBER}", re.IGNORECASE)
+VAL = re.compile(rf"\bval(?:idation)?{IS}{NUMBER}", re.IGNORECASE)
+
+
+def add_sentence(text: str, said: Printed) -> None:
+    """Adds to what a line says its step and losses in the words of prose, where it has no step otherwise."""
+    place, train, val = PLACE.search(text), TRAIN.search(text), VAL.search(text)
+    if said.counts or place is None or (train is None and val is None):
+        return
+    number = (place[1] or place[2]).replace(",", "")
+    said.step = 1e3 * float(number[:-1]) if number[-1] in "kK" else float(number)
+    if train is not None:
+        said.loss, said.has_loss = float(train[1]), True
+    if val is not None:
+        said.val_loss, said.has_val_loss = float(val[1]), True
