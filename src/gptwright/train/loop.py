@@ -15,7 +15,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -30,12 +30,11 @@ from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import CheckpointInfo, take_snapshot
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.fitting import Fitting
-from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
+from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, trouble_began
 from gptwright.train.hook import Hook
 from gptwright.train.pending import PendingLosses
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
-from gptwright.train.replica import clip_gradients
 from gptwright.train.reporter import PATIENCE, Listener, Reporter
 from gptwright.train.retention import before_trouble, to_stay
 from gptwright.train.rollback import roll_back
@@ -44,6 +43,7 @@ from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
 from gptwright.train.together import checkpointed, save_parts
+from gptwright.train.update import finish_step
 from gptwright.train.watchdog import Watchdog
 from gptwright.train.world import StopVote
 from gptwright.train.writer import CheckpointWriter
@@ -199,13 +199,16 @@ class Trainer:
                 micro_loss = micro_loss / micro.divisor
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
-        session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
-        grad_norm = clip_gradients(session.model, config.grad_clip)
-        loss, grad_norm = session.world.mean(torch.stack((loss, grad_norm.to(loss.dtype)))).unbind()
-        step_unless(session.optimizer, self.guard.judge(step, loss, grad_norm))
-        session.scaler.update()
-        session.optimizer.zero_grad(set_to_none=True)
-        return loss, grad_norm
+        return finish_step(
+            session.model,
+            session.optimizer,
+            session.scaler,
+            self.guard,
+            step=step,
+            loss=loss,
+            grad_clip=config.grad_clip,
+            world=session.world,
+        )
 
     def _log(self, step: int, rate: float, grad_norm: Tensor) -> None:
         line = self.pending.take()
