@@ -19,7 +19,7 @@ from tests.report.live.conftest import OpenTab, Serve
 
 LARGEST = 300_000
 # Enough of the curve to be worth a picture, and to be one.
-SHARE, STEPS = 0.4, 200
+SHARE, STEPS = 0.4, 60
 
 
 def start_training(folder: Path, dataset: Path, *, preset: list[str]) -> "subprocess.Popen[bytes]":
