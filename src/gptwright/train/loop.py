@@ -20,9 +20,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from gptwright import units
 from gptwright.arithmetic.flops import mfu
-from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError, typed
+from gptwright.errors import GptwrightError, PeerFailedError
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
@@ -37,7 +36,7 @@ from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
 from gptwright.train.reporter import PATIENCE, Listener, Reporter
 from gptwright.train.retention import before_trouble, to_stay
-from gptwright.train.rollback import roll_back
+from gptwright.train.rollback import no_way_on, roll_back
 from gptwright.train.session import Session
 from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
@@ -309,15 +308,13 @@ class Trainer:
         if not self.session.world.is_first:
             raise PeerFailedError("rank 0 says why")
         self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
-        path, rate = self.run_folder.path, self.config.learning_rate / 2
-        raise RunFailedError(
-            f"{reason} at step {step}"
-            + (f", after {units.counted(rollbacks, 'rollback')}" if rollbacks else ""),
-            why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
-            fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good}"
-            f" --learning_rate={rate:g}`"
-            if good
-            else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",
+        raise no_way_on(
+            self.run_folder.path,
+            f"{reason} at step {step}",
+            rollbacks=rollbacks,
+            why=why,
+            good=good,
+            rate=self.config.learning_rate / 2,
         )
 
     def _stalled(self, seconds: float) -> None:
