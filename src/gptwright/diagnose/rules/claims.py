@@ -95,8 +95,10 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     written = [claim.written for claim in wrong]
     for name in ("out_dir", "wandb_run_name", "wandb_project"):
         label = config.settings.get(name) if config is not None else None
-        for size in _wrong_sizes(str(label.value), truths, reading) if label is not None else ():
-            facts.append(label)  # type: ignore[arg-type]
+        if label is None:
+            continue
+        for size in _wrong_sizes(str(label.value), truths, reading):
+            facts.append(label)
             written.append(size)
     place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
     if facts:
