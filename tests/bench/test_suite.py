@@ -35,7 +35,7 @@ SMALL = Suite(
     device="cpu",
     models={"tiny": TINY},
     first=(MAIN, RECIPE),
-    race=Race(ours=RECIPE, theirs=MAIN, seconds=16.0, eval_iters=2, spare_seconds=15.0),
+    race=Race(ours=RECIPE, theirs=MAIN, seconds=20.0, eval_iters=2, spare_seconds=15.0),
     later=(
         Case(model="tiny", micro_batch=8, compiled=False, only_ours={"loss_chunk": 16}),
         Case(model="tiny", micro_batch=1024, compiled=False),
@@ -136,7 +136,7 @@ def test_one_command_makes_a_file_and_tables(
     ours, theirs = found["race"]
     assert (ours["trainer"], theirs["trainer"]) == (OURS, NANOGPT)
     for racer in (ours, theirs):
-        assert racer["wall_seconds"] < 19
+        assert racer["wall_seconds"] < 23
         assert racer["planned_steps"] % 4 == 0
         seen = 4 * TINY["block_size"] * (racer["last_step"] + 1)
         assert racer["passes"] == pytest.approx(seen / found["data"]["train_tokens"])
@@ -177,9 +177,9 @@ def test_a_small_budget_is_kept_and_what_is_left_out_is_named(
     monkeypatch.setattr(budget, "measure_peaks", lambda _: PEAKS)
     monkeypatch.setattr(budget, "time_attention", lambda _, __, shape: AttentionTime(shape=shape, seconds={}))
     begin = time.perf_counter()
-    found = run_suite(SMALL, seconds=20, nanogpt=tmp_path, text=text, said=print)
-    assert time.perf_counter() - begin < 25
-    assert found.spent_seconds < 22
+    found = run_suite(SMALL, seconds=25, nanogpt=tmp_path, text=text, said=print)
+    assert time.perf_counter() - begin < 30
+    assert found.spent_seconds < 27
     named = [each.what for each in found.left_out]
     assert "race" in named
     ran = [(m.case, m.trainer) for m in found.cases]
