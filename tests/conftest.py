@@ -5,6 +5,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import functools
+import gc
 import subprocess
 import sys
 from collections import Counter
@@ -54,6 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
         items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: a run that collects garbage need not look through torch and all tests."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -110,7 +116,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.compile captures and differentiates the model's graphs, but runs them with eager kernels.
 
     The C++ compiler takes a minute for what a test compiles in full, and its kernels are torch's to prove:
-    tests/model/test_loss.py has them made for each architecture, the long form everywhere.
+    tests/model/test_loss.py has them made for one model, the long form everywhere.
     """
     if not LONG:
         import torch

@@ -66,7 +66,7 @@ def test_a_run_that_nobody_reads_goes_on_and_under_nohup_without_a_terminal_too(
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         process = subprocess.Popen(
-            command(tiny, out, steps=400), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command(tiny, out, steps=150), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -79,4 +79,4 @@ def test_a_run_that_nobody_reads_goes_on_and_under_nohup_without_a_terminal_too(
     assert process.wait(PATIENCE_SECONDS) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert log_of(out)[-1] == "finished at step 400"
+    assert log_of(out)[-1] == "finished at step 150"

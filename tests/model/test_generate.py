@@ -15,6 +15,7 @@ from gptwright.model.drawing import SamplingOptions, next_token
 from gptwright.model.generate import Batch, Stream, generate, window_start
 from gptwright.model.gpt import GPT
 from gptwright.model.linear import LEAST_WEIGHTS
+from tests.conftest import LONG
 from tests.model.models import random_ids, shape_of, vivid_model
 
 PLAIN = SamplingOptions(temperature=1.0, top_k=None, top_p=None, seed=0)
@@ -63,17 +64,24 @@ def tokens_of(
     return list(islice(generate(model, prompt, options=options, cached=cached), count))
 
 
-@pytest.mark.parametrize("prompt_length", [1, 11, 16, 17, 70])
-@pytest.mark.parametrize(
-    "options",
-    [
-        SamplingOptions(temperature=0),
-        SamplingOptions(temperature=1.0, top_k=None, seed=1),
-        SamplingOptions(temperature=0.7, top_k=5, seed=2),
-        SamplingOptions(temperature=1.3, top_k=None, top_p=0.8, seed=3),
-        SamplingOptions(temperature=1.0, top_k=9, top_p=0.9, seed=4),
-    ],
-)
+OPTIONS = [
+    SamplingOptions(temperature=0),
+    SamplingOptions(temperature=1.0, top_k=None, seed=1),
+    SamplingOptions(temperature=0.7, top_k=5, seed=2),
+    SamplingOptions(temperature=1.3, top_k=None, top_p=0.8, seed=3),
+    SamplingOptions(temperature=1.0, top_k=9, top_p=0.9, seed=4),
+]
+# Every way of drawing meets every place in the window; the short form sees each way in two of them.
+LENGTHS = [1, 11, 16, 17, 70]
+DRAWN = [
+    (options, length)
+    for way, options in enumerate(OPTIONS)
+    for place, length in enumerate(LENGTHS)
+    if LONG or (place - way) % len(LENGTHS) < 2
+]
+
+
+@pytest.mark.parametrize(("options", "prompt_length"), DRAWN)
 def test_the_cache_changes_no_token(options: SamplingOptions, prompt_length: int) -> None:
     made_of = MODERN if prompt_length % 2 else GPT2
     model = vivid_model(shape_of(tie_weights=False, ingredients=made_of), seed=prompt_length + 2).eval()

@@ -2,18 +2,20 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
 from gptwright.config.load import load_config
 from gptwright.record.metrics import Record, read_metrics
 from gptwright.record.run import RunFolder
+from gptwright.train.distributed import backends
 from gptwright.train.loop import Outcome
 from gptwright.train.run import prepare_new, prepare_resume, train_prepared
 from tests.train.worlds import worlds
@@ -71,6 +73,14 @@ def resume() -> Train:
         return train_prepared(prepared, Watcher(stop_at))
 
     return call
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of this process, as torchrun's are connected."""
+    dist.init_process_group(backends(), rank=0, world_size=1, store=dist.HashStore())  # type: ignore[attr-defined]
+    yield
+    dist.destroy_process_group()
 
 
 def weights(out: Path) -> dict[str, Tensor]:

@@ -135,8 +135,9 @@ def run_world(plan: dict[str, Any], number: int) -> dict[str, Any]:
 def main() -> None:
     """Runs every world of the plan."""
     plans = json.loads(Path(sys.argv[1]).read_text())
-    # A number about the machine, which no test of this looks at and which takes each rank most of a second.
+    # Numbers about the machine, which no test of this looks at and which take each rank a second.
     mock.patch("gptwright.train.session.measure_matmul_peak", return_value=1e11).start()
+    mock.patch("gptwright.plan.device.measure_cpu_peak", return_value=1e11).start()
     mock.patch("os.fsync", return_value=None).start()
     print(json.dumps([run_world(plan, number) for number, plan in enumerate(plans)]))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gptwright.train.replica import clip_gradients
+from gptwright.train.update import clip_gradients
 
 
 def with_gradients() -> nn.Linear:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
-import torch.distributed as dist
 from torch import Tensor
 from torch._dynamo.backends.debugging import aot_eager
 from torch._dynamo.utils import counters
@@ -89,14 +88,6 @@ def test_a_step_that_is_cut_finer_is_compiled_for_its_own_size(
     train_prepared(prepared, Watcher())
     assert graphs == [*[(True, (size, 16)) for size in (8, 4, 2)], (False, (2, 16))]
     assert [told["batch_size"] for told in guards(tmp_path / "run")] == [4, 2]
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """A process group of this process."""
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # type: ignore[attr-defined]
-    yield
-    dist.destroy_process_group()
 
 
 @pytest.mark.usefixtures("alone")

@@ -1,6 +1,5 @@
 """The same promises on a CUDA device: precision, compilation, accumulation, resume. Skipped without one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -227,14 +226,6 @@ def test_a_plan_is_measured_compiled_and_not() -> None:
         assert trial.problem is None
         assert trial.peak_bytes is not None
         assert trial.peak_bytes > 0
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """A process group of this process, as torchrun's are connected."""
-    dist.init_process_group("cpu:gloo,cuda:nccl", rank=0, world_size=1, store=dist.HashStore())  # type: ignore[attr-defined]
-    yield
-    dist.destroy_process_group()
 
 
 @pytest.mark.usefixtures("alone")

@@ -17,7 +17,7 @@ from gptwright.errors import ConfigError, RunFailedError
 from gptwright.optim.optimizers import Optimizer
 from gptwright.record.metrics import MetricsFile, read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train import replica
+from gptwright.train import update
 from gptwright.train.guards import NORM_WINDOW, Refused, UpdateGuard, Verdict, decide, step_unless
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Outcome, Trainer
@@ -291,7 +291,7 @@ def test_no_update_makes_the_host_wait_for_the_device(
     tmp_path: Path, tiny: dict[str, str], grad_clip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, where no norm is at hand."""
-    monkeypatch.setattr(replica, "_is_at_hand", lambda _: False)
+    monkeypatch.setattr(update, "_is_at_hand", lambda _: False)
     options = tiny | {"spike_z": "5", "grad_clip": grad_clip, "out_dir": str(tmp_path / "run")}
     prepared = prepare_new(load_config([], options))
     metrics = MetricsFile(prepared.run.metrics_path, keep_bytes=0)

@@ -31,6 +31,9 @@ SMALL: dict[str, Any] = {
     "gradient_accumulation_steps": 6,
     "device": "cpu",
     "vocab_size": 65,
+    # How a CPU multiplies takes seconds to choose, and is for test_products.py.
+    "dtype": "float32",
+    "kernels": False,
 }
 
 
@@ -110,7 +113,7 @@ def test_every_cut_is_compiled_for_its_own_size(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=compiled))
     monkeypatch.setattr(precision, "try_compiler", lambda: (True, "compiled"))
-    config = replace(TrainConfig(**SMALL), compile=True, dtype="float32", kernels=False)
+    config = replace(TrainConfig(**SMALL), compile=True)
     measured = measuring.measure(make_plan(config, {"dataset": stated("dataset", "own")}, sources={}))
     cuts = [trial.micro_batch for trial in measured.trials]
     assert [size for size in sizes if size in cuts] == [cut for cut in cuts for _ in ("tokens", "targets")]

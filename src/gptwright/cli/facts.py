@@ -1,13 +1,11 @@
 """The facts about a run that no log and no config says, as options of several verbs."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
+from gptwright.cli.options import Command
 from gptwright.record.stated import FACTS
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def fact_option(name: str) -> Callable[[Command], Command]:

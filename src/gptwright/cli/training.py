@@ -69,7 +69,7 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
     done = prepared.resumed.state.step if prepared.resumed else 0
     show_promise(console, session.promise, done=done)
     for warning in prepared.warnings:
-        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+        _warn(console, warning)
     if prepared.discarded:
         console.print(f"removing later checkpoints: {', '.join(prepared.discarded)}")
     if not session.world.is_first:

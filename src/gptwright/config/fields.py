@@ -4,8 +4,8 @@ A config is a frozen dataclass whose fields are made by `setting`. Values arrive
 them, so a check also brings them to the field's type: `1e5` is a whole number, `1` a learning rate, `true` a
 flag.
 
-By hand, although the data room has pydantic: every verb's help and every plan need these fields, and
-importing pydantic and building one model of it takes longer than all the rest of a plan together.
+By hand, although datasets and checkpoints are checked by pydantic: every verb's help and every plan need
+these fields, and importing pydantic and building one model of it takes longer than all the rest of a plan.
 """
 
 import dataclasses

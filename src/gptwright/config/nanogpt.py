@@ -20,7 +20,8 @@ from types import MappingProxyType
 from gptwright.config.foreign import why_not_needed
 from gptwright.errors import ConfigError
 
-Literal = int | float | str | bool | None
+# What a setting of such a file may be.
+Plain = int | float | str | bool | None
 Number = int | float
 
 # A power of two literals can fill the memory (9**9**9), so operands and results are bounded well above
@@ -100,7 +101,7 @@ class Assignment:
     """
 
     name: str
-    value: Literal
+    value: Plain
     line: int
     used: bool = False
 
@@ -125,7 +126,7 @@ def read_python_config(path: Path) -> list[Assignment]:
         raise ConfigError(f"{path}:{line} is not valid Python: {getattr(error, 'msg', error)}") from None
     assignments: list[Assignment] = []
     problems = []
-    known: dict[str, Literal] = {}
+    known: dict[str, Plain] = {}
     for statement in tree.body:
         if _is_docstring(statement):
             continue
@@ -170,7 +171,7 @@ def _imports(statement: ast.stmt) -> list[Assignment]:
     return [Assignment(f"{IMPORT}{alias.name}", None, statement.lineno) for alias in statement.names]
 
 
-def _assignments(statement: ast.stmt, known: Mapping[str, Literal]) -> list[Assignment]:
+def _assignments(statement: ast.stmt, known: Mapping[str, Plain]) -> list[Assignment]:
     """Each name that a line sets: `a = 1`, `a: int = 1`, `a = b = 1` and `a, b = 1, 2`."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets: list[ast.expr] = [statement.target]
@@ -196,7 +197,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     raise _Refused("only names can be set")
 
 
-def _value_for(name: str, node: ast.expr, known: Mapping[str, Literal]) -> Literal:
+def _value_for(name: str, node: ast.expr, known: Mapping[str, Plain]) -> Plain:
     try:
         return _evaluated(node, known)
     except _Refused:
@@ -216,7 +217,7 @@ def _described(node: ast.AST) -> str:
     return NOUNS.get(type(node), f"`{type(node).__name__}`")
 
 
-def _evaluated(node: ast.expr, known: Mapping[str, Literal]) -> Literal:
+def _evaluated(node: ast.expr, known: Mapping[str, Plain]) -> Plain:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return value
@@ -234,7 +235,7 @@ def _evaluated(node: ast.expr, known: Mapping[str, Literal]) -> Literal:
     raise _Refused(f"{_described(node)} is code")
 
 
-def _combined(node: ast.BinOp, known: Mapping[str, Literal]) -> Literal:
+def _combined(node: ast.BinOp, known: Mapping[str, Plain]) -> Plain:
     """What two plain values come to: texts joined, or arithmetic on numbers."""
     left, right = _evaluated(node.left, known), _evaluated(node.right, known)
     if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
@@ -244,9 +245,7 @@ def _combined(node: ast.BinOp, known: Mapping[str, Literal]) -> Literal:
     raise _Refused(f"{_described(node)} is code")
 
 
-def _called(
-    function: str, node: ast.expr, values: Sequence[ast.expr], known: Mapping[str, Literal]
-) -> Literal:
+def _called(function: str, node: ast.expr, values: Sequence[ast.expr], known: Mapping[str, Plain]) -> Plain:
     """What a function of plain values gives."""
     if function == "str" and len(values) == 1:
         return _bounded(_part(values[0], known))
@@ -255,7 +254,7 @@ def _called(
     raise _Refused(f"{_described(node)} is code")
 
 
-def _part(node: ast.expr, known: Mapping[str, Literal]) -> str:
+def _part(node: ast.expr, known: Mapping[str, Plain]) -> str:
     """What is inside `str(…)`, or a piece of an f-string, which has no format of its own."""
     if isinstance(node, ast.FormattedValue):
         if node.conversion != -1 or node.format_spec is not None:
@@ -270,7 +269,7 @@ def _bounded(text: str) -> str:
     return text
 
 
-def _number(value: Literal) -> Number:
+def _number(value: Plain) -> Number:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _Refused("arithmetic takes numbers only")
     if abs(value) > LARGEST_NUMBER:

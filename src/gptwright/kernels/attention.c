@@ -217,11 +217,13 @@ static uintptr_t carve(const task *of, room *to, char *begin, i64 stride, int ba
     return (uintptr_t)at;
 }
 
-static room room_for(const task *of, i64 stride, int back)
+/* Room for a head in this thread; whether there is some. */
+static int take_room(const task *of, room *to, i64 stride, int back)
 {
-    room has;
-    carve(of, &has, own_room(carve(of, &has, NULL, stride, back)), stride, back);
-    return has;
+    char *begin = own_room(carve(of, to, NULL, stride, back));
+    if (begin)
+        carve(of, to, begin, stride, back);
+    return begin != NULL;
 }
 
 /* Queries and keys of a head, whose rows begin at `head`, and panels of the keys. */
@@ -243,11 +245,14 @@ static void take_queries_and_keys(const task *of, const number *head, room *in)
 /* A block's elements from one query's weights to the next's, of at most so many keys. */
 static inline i64 stride_of(i64 keys) { return multiple(keys, LANES) + multiple(BEYOND, LANES); }
 
-/* Head n: its columns of y [T, H * D] and logarithms [T] of its rows of qkv [T, 3 * H * D]. */
-static void head(const task *of, i64 n, const number *qkv, number *y, float *logarithms)
+/* Head n: its columns of y [T, H * D] and logarithms [T] of its rows of qkv [T, 3 * H * D]. Whether there was
+ * no room to work in. */
+static int head(const task *of, i64 n, const number *qkv, number *y, float *logarithms)
 {
     i64 T = of->T, C = of->H * of->D, stride = stride_of(T);
-    room in = room_for(of, stride, 0);
+    room in;
+    if (!take_room(of, &in, stride, 0))
+        return 1;
     begin_tiles();
     take_queries_and_keys(of, qkv, &in);
     pack_tokens(of, (rows){qkv + 2 * C, 3 * C}, in.v_tokens);
@@ -259,16 +264,19 @@ static void head(const task *of, i64 n, const number *qkv, number *y, float *log
         multiply_tokens(of, at, in.weights, in.v_tokens, (target){y + first * C, C, NARROWED});
     }
     end_tiles();
+    return 0;
 }
 
-/* dqkv of head n. */
-static void head_back(const task *of, i64 n, const number *qkv, const number *y, const number *dy,
+/* dqkv of head n; the same is said. */
+static int head_back(const task *of, i64 n, const number *qkv, const number *y, const number *dy,
                       const float *logarithms, number *dqkv)
 {
     i64 T = of->T, D = of->D, C = of->H * D, stride = stride_of(KEYS);
     int turned = of->own || of->scaled;
     float scale = 1.0f / sqrtf((float)D);
-    room in = room_for(of, stride, 1);
+    room in;
+    if (!take_room(of, &in, stride, 1))
+        return 1;
     begin_tiles();
     take_queries_and_keys(of, qkv, &in);
     in.dy = even_rows(of, dy, C, in.dy_room);
@@ -312,6 +320,7 @@ static void head_back(const task *of, i64 n, const number *qkv, const number *y,
         give_rows(of, in.dk, dqkv + C, 3 * C, T);
     give_rows(of, in.dv, dqkv + 2 * C, 3 * C, T);
     end_tiles();
+    return 0;
 }
 
 static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, int scaled, float epsilon,
@@ -321,29 +330,36 @@ static task task_of(i64 T, i64 H, i64 D, const float *own, const float *others, 
     return (task){T, H, D, even, own, others, scaled, epsilon, keys_of(seed), (uint32_t)dropped, factor};
 }
 
-/* y [B * T, H * D] and logarithms [N, T] of qkv [B * T, 3 * H * D]: queries, keys, values. */
-void attention(const number *qkv, number *y, float *logarithms, const float *own, const float *others,
+/* y [B * T, H * D] and logarithms [N, T] of qkv [B * T, 3 * H * D]: queries, keys, values. Whether a thread
+ * had no room to work in, and something is missing. */
+int attention(const number *qkv, number *y, float *logarithms, const float *own, const float *others,
                int scaled, float epsilon, i64 seed, i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D,
                int threads)
 {
     task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
-#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
+    int refused = 0;
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)         \
+    reduction(|| : refused)
     for (i64 n = 0; n < B * H; n++) {
         i64 place = n / H * T * H * D, column = n % H * D;
-        head(&of, n, qkv + 3 * place + column, y + place + column, logarithms + n * T);
+        refused |= head(&of, n, qkv + 3 * place + column, y + place + column, logarithms + n * T);
     }
+    return refused;
 }
 
-/* dqkv, from dy and what `attention` was given and made. */
-void attention_back(const number *qkv, const number *y, const number *dy, const float *logarithms,
+/* dqkv, from dy and what `attention` was given and made; the same is said. */
+int attention_back(const number *qkv, const number *y, const number *dy, const float *logarithms,
                     number *dqkv, const float *own, const float *others, int scaled, float epsilon, i64 seed,
                     i64 dropped, float factor, i64 B, i64 T, i64 H, i64 D, int threads)
 {
     task of = task_of(T, H, D, own, others, scaled, epsilon, seed, dropped, factor);
-#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)
+    int refused = 0;
+#pragma omp parallel for num_threads(threads) if (parallel : SHARED(B * T * H * D)) schedule(static)         \
+    reduction(|| : refused)
     for (i64 n = 0; n < B * H; n++) {
         i64 place = n / H * T * H * D, column = n % H * D;
         i64 of_qkv = 3 * place + column, of_y = place + column;
-        head_back(&of, n, qkv + of_qkv, y + of_y, dy + of_y, logarithms + n * T, dqkv + of_qkv);
+        refused |= head_back(&of, n, qkv + of_qkv, y + of_y, dy + of_y, logarithms + n * T, dqkv + of_qkv);
     }
+    return refused;
 }

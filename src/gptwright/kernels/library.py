@@ -51,6 +51,8 @@ _ARGUMENTS = {
     "linear_input": (*[_PLACE] * 3, *[_SIZE] * 4),
     "linear_weight": (*[_PLACE] * 3, *[_SIZE] * 4, _COUNT),
 }
+# Those that work in room of each thread's own, and say whether there was none.
+_TAKE_ROOM = ("attention", "attention_back", "linear", "linear_input", "linear_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Kernels:
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, name)
             function.argtypes = (*arguments, _COUNT)
-            function.restype = None
+            function.restype = _COUNT if name in _TAKE_ROOM else None
             self._functions[name] = function
         self.multiplies = bool(library.multiplies())
 
@@ -89,10 +91,14 @@ class Kernels:
         return torch.float32.itemsize // self.dtype.itemsize
 
     def __call__(self, name: str, *arguments: Tensor | float | None) -> None:
-        """Calls a function; tensors are contiguous, and None is a null pointer."""
-        self._functions[name](
-            *[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments], torch.get_num_threads()
-        )
+        """Calls a function; tensors are contiguous, and None is a null pointer.
+
+        Raises:
+            MemoryError: the system gives a thread no room to work in.
+        """
+        places = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+        if self._functions[name](*places, torch.get_num_threads()):
+            raise MemoryError(f"there is no room for a thread to work in ({name})")
 
 
 def load_kernels(dtype: torch.dtype) -> Kernels | Missing:

@@ -124,14 +124,16 @@ static void multiply_part(const task *of, part at, word *panels, float *sums)
     }
 }
 
-/* This thread's share. */
-static void multiply(const task *of)
+/* This thread's share; whether it had no room to work in. */
+static int multiply(const task *of)
 {
     i64 me = omp_get_thread_num(), all = omp_get_num_threads(), width = panel_width(of->N);
     i64 tiles = multiple(of->M, ROWS) / ROWS, panels = multiple(of->N, width) / width;
     i64 by_rows = IN_WORD * of->N * of->K <= of->M * (of->N + of->K);
     i64 group = group_of(of->K), kept = sums_room(of->K, by_rows ? tiles / all + 1 : tiles);
     word *packed = own_room((size_t)(group * (panel_room(of->K) + kept)) * sizeof(word));
+    if (!packed)
+        return 1;
     float *sums = (float *)(packed + group * panel_room(of->K));
     begin_tiles();
     if (by_rows)
@@ -148,6 +150,7 @@ static void multiply(const task *of)
                                      whole ? tiles : first + next - at}, packed, sums);
         }
     end_tiles();
+    return 0;
 }
 
 /* Whether these products are the quickest this CPU has: it has an instruction for such numbers. */
@@ -160,22 +163,28 @@ int multiplies(void)
 #endif
 }
 
-/* y [M, O] = x [M, I] times the transpose of w [O, I], plus bias [O] unless null. Rows of x are whole words;
+/* Each of these says whether a thread had no room to work in; what it was to make is then missing.
+ *
+ * y [M, O] = x [M, I] times the transpose of w [O, I], plus bias [O] unless null. Rows of x are whole words;
  * those of y begin y_row elements apart. */
-void linear(const number *x, const float *w, const float *bias, number *y, i64 M, i64 I, i64 O, i64 y_row,
+int linear(const number *x, const float *w, const float *bias, number *y, i64 M, i64 I, i64 O, i64 y_row,
             int threads)
 {
     task of = {{(const word *)x, I / IN_WORD, 1}, {w, I, 1}, 1, bias, y, y_row, M, O, I};
-#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    multiply(&of);
+    int refused = 0;
+#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O)) reduction(|| : refused)
+    refused = multiply(&of);
+    return refused;
 }
 
 /* dx [M, I] = dy [M, O] times w [O, I]; rows of dy begin dy_row elements apart, whole words. */
-void linear_input(const number *dy, const float *w, number *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
+int linear_input(const number *dy, const float *w, number *dx, i64 M, i64 I, i64 O, i64 dy_row, int threads)
 {
     task of = {{(const word *)dy, dy_row / IN_WORD, 1}, {w, I, 1}, 0, NULL, dx, I, M, I, O};
-#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    multiply(&of);
+    int refused = 0;
+#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O)) reduction(|| : refused)
+    refused = multiply(&of);
+    return refused;
 }
 
 /* What all threads of a weight's gradient know. */
@@ -197,8 +206,8 @@ static inline i64 parts_of(i64 tiles, i64 panels, i64 threads)
     return parts;
 }
 
-/* This thread's share: some tiles of outputs, and of the inputs all or a part. */
-static void gather(const weight_task *of)
+/* This thread's share: some tiles of outputs, and of the inputs all or a part. Whether it had no room. */
+static int gather(const weight_task *of)
 {
     i64 I = of->I, threads = omp_get_num_threads(), panels = multiple(I, WIDTH) / WIDTH;
     i64 tiles = multiple(of->O, ROWS) / ROWS, parts = parts_of(tiles, panels, threads), all = threads / parts;
@@ -207,6 +216,8 @@ static void gather(const weight_task *of)
     i64 first = panels * part / parts * WIDTH, last = least(panels * (part + 1) / parts * WIDTH, I);
     i64 words_at_most = panel_words(least(of->M, TOKENS));
     word *left = own_room((size_t)(words_at_most * (TALL + INPUTS)) * sizeof(word));
+    if (!left)
+        return 1;
     word *right = left + words_at_most * TALL;
     begin_tiles();
     for (i64 m = 0; m < of->M; m += TOKENS)
@@ -228,13 +239,16 @@ static void gather(const weight_task *of)
             }
         }
     end_tiles();
+    return 0;
 }
 
 /* dw [O, I] = the transpose of dy [M, O] times x [M, I], or that added to it. */
-void linear_weight(const number *dy, const number *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
+int linear_weight(const number *dy, const number *x, float *dw, i64 M, i64 I, i64 O, i64 dy_row, int added,
                    int threads)
 {
     weight_task of = {dy, x, dw, M, I, O, dy_row, added};
-#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O))
-    gather(&of);
+    int refused = 0;
+#pragma omp parallel num_threads(threads) if (parallel : SHARED_PRODUCT(M, I, O)) reduction(|| : refused)
+    refused = gather(&of);
+    return refused;
 }

@@ -309,7 +309,7 @@ static inline lefts packed_left(const word *at, i64 terms, i64 r, i64 w)
 
 #endif
 
-/* Room of a thread's own that stays its own; asking for more takes it anew. */
+/* Room of a thread's own that stays its own; asking for more takes it anew. Null where the system refuses. */
 static inline void *own_room(size_t bytes)
 {
     static _Thread_local void *room;
@@ -318,6 +318,8 @@ static inline void *own_room(size_t bytes)
         free(room);
         size = (bytes + 4095) / 4096 * 4096;
         room = aligned_alloc(4096, size);
+        if (!room)
+            size = 0;
     }
     return room;
 }

@@ -217,11 +217,11 @@ void norm_back(const float *residual, const number *dy, const float *x, const fl
             if (weight) {
 #pragma omp simd reduction(+ : total, along)
                 for (i64 c = 0; c < C; c++) {
-                    float normal = (in[c] - mean) * inverse, gradient = wide(g[c]);
-                    own[c] += gradient * normal;
+                    float normed = (in[c] - mean) * inverse, gradient = wide(g[c]);
+                    own[c] += gradient * normed;
                     own[C + c] += gradient;
                     total += gradient * weight[c];
-                    along += gradient * weight[c] * normal;
+                    along += gradient * weight[c] * normed;
                 }
                 total /= (float)C;
                 along /= (float)C;

@@ -33,6 +33,7 @@ from gptwright.train.checkpoint import (
     take_snapshot,
     write_checkpoint,
 )
+from gptwright.train.description import dataset_facts
 from gptwright.train.start import require_same_tokenizer
 from gptwright.train.state import TrainState
 
@@ -212,12 +213,7 @@ def _facts(foreign: ForeignModel, dataset: TokenDataset | None) -> dict[str, Any
         "imported": {"origin": foreign.origin, "step": foreign.step, "notes": list(foreign.notes)},
     }
     if dataset is not None:
-        facts["dataset"] = {
-            "name": dataset.name,
-            "folder": str(dataset.folder.resolve()),
-            "fingerprint": dataset.fingerprint,
-            "tokens": {name: split.tokens for name, split in dataset.splits.items()},
-        }
+        facts["dataset"] = dataset_facts(dataset)
     return facts
 
 

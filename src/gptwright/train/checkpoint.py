@@ -202,9 +202,14 @@ def load_checkpoint(
     if moments:
         require_shapes(folder, moments, moment_shapes(into.model, into.optimizer))
     put_moments(into.model, into.optimizer, moments, payload["optimizer_step"])
-    if payload["scaler"] and into.scaler.is_enabled():
-        into.scaler.load_state_dict(payload["scaler"])
+    put_scaler(into.scaler, payload["scaler"])
     return LoadedCheckpoint.of(name, payload)
+
+
+def put_scaler(scaler: torch.amp.GradScaler, kept: Mapping[str, Any]) -> None:
+    """Gives a float16 scaler the scale that it had; a run in another dtype has none to give or to take."""
+    if kept and scaler.is_enabled():
+        scaler.load_state_dict(dict(kept))
 
 
 def require_fitting(folder: Path, payload: Mapping[str, Any], into: Checkpointed) -> None:

@@ -72,17 +72,15 @@ def joined_world() -> Iterator[World]:
 
 def _join(world: World) -> str:
     """Connects the processes; returns the name of this start."""
-    import torch
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
 
-    gpus = torch.cuda.is_available() and dist.is_nccl_available()
     try:
         timeout = timedelta(seconds=JOIN_SECONDS)
         store, _, _ = next(rendezvous("env://", timeout=timeout))
         name = meet(store, world)
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if gpus else "gloo",
+            backends(),
             store=dist.PrefixStore(name, store),  # type: ignore[attr-defined]
             rank=world.rank,
             world_size=world.size,
@@ -97,6 +95,15 @@ def _join(world: World) -> str:
             " use in GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME)",
         ) from None
     return name
+
+
+def backends() -> str:
+    """What a group of processes talks over, as torch names it: NCCL between CUDA devices, else gloo."""
+    import torch
+    import torch.distributed as dist
+
+    gpus = torch.cuda.is_available() and dist.is_nccl_available()
+    return "cpu:gloo,cuda:nccl" if gpus else "gloo"
 
 
 def meet(store: "Store", world: World) -> str:

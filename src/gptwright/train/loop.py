@@ -15,14 +15,13 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
-from gptwright import units
 from gptwright.arithmetic.flops import mfu
-from gptwright.errors import GptwrightError, PeerFailedError, RunFailedError, typed
+from gptwright.errors import GptwrightError, PeerFailedError
 from gptwright.optim.optimizers import set_learning_rate, set_momentum
 from gptwright.optim.schedule import learning_rate, muon_momentum
 from gptwright.record.metrics import MetricsFile
@@ -30,20 +29,20 @@ from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import CheckpointInfo, take_snapshot
 from gptwright.train.evaluate import Evaluator, save_window_losses, summarized
 from gptwright.train.fitting import Fitting
-from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, step_unless, trouble_began
+from gptwright.train.guards import LEAST_SCALE, UpdateGuard, decide, trouble_began
 from gptwright.train.hook import Hook
 from gptwright.train.pending import PendingLosses
 from gptwright.train.prefetch import Prefetcher
 from gptwright.train.promise import peak_memory_bytes
-from gptwright.train.replica import clip_gradients
 from gptwright.train.reporter import PATIENCE, Listener, Reporter
 from gptwright.train.retention import before_trouble, to_stay
-from gptwright.train.rollback import roll_back
+from gptwright.train.rollback import no_way_on, roll_back
 from gptwright.train.session import Session
 from gptwright.train.state import TrainState
 from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
 from gptwright.train.together import checkpointed, save_parts
+from gptwright.train.update import finish_step
 from gptwright.train.watchdog import Watchdog
 from gptwright.train.world import StopVote
 from gptwright.train.writer import CheckpointWriter
@@ -199,13 +198,16 @@ class Trainer:
                 micro_loss = micro_loss / micro.divisor
             session.scaler.scale(micro_loss).backward()  # type: ignore[no-untyped-call]
             loss += micro_loss.detach()
-        session.scaler.unscale_(cast("torch.optim.Optimizer", session.optimizer))
-        grad_norm = clip_gradients(session.model, config.grad_clip)
-        loss, grad_norm = session.world.mean(torch.stack((loss, grad_norm.to(loss.dtype)))).unbind()
-        step_unless(session.optimizer, self.guard.judge(step, loss, grad_norm))
-        session.scaler.update()
-        session.optimizer.zero_grad(set_to_none=True)
-        return loss, grad_norm
+        return finish_step(
+            session.model,
+            session.optimizer,
+            session.scaler,
+            self.guard,
+            step=step,
+            loss=loss,
+            grad_clip=config.grad_clip,
+            world=session.world,
+        )
 
     def _log(self, step: int, rate: float, grad_norm: Tensor) -> None:
         line = self.pending.take()
@@ -306,15 +308,13 @@ class Trainer:
         if not self.session.world.is_first:
             raise PeerFailedError("rank 0 says why")
         self.reporter.record("end", {"step": step, "state": "failed", "reason": reason})
-        path, rate = self.run_folder.path, self.config.learning_rate / 2
-        raise RunFailedError(
-            f"{reason} at step {step}"
-            + (f", after {units.counted(rollbacks, 'rollback')}" if rollbacks else ""),
-            why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
-            fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good}"
-            f" --learning_rate={rate:g}`"
-            if good
-            else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",
+        raise no_way_on(
+            self.run_folder.path,
+            f"{reason} at step {step}",
+            rollbacks=rollbacks,
+            why=why,
+            good=good,
+            rate=self.config.learning_rate / 2,
         )
 
     def _stalled(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,12 +32,13 @@ from gptwright.model.gpt import GPT
 from gptwright.optim.optimizers import build_optimizer
 from gptwright.plan.batch import divisors
 from gptwright.plan.plan import Plan
-from gptwright.train.guards import UpdateGuard, step_unless
+from gptwright.train.guards import UpdateGuard
 from gptwright.train.memory import is_out_of_memory
 from gptwright.train.precision import Precision, allow_tf32, choose_precision, orthogonalizing_dtype
 from gptwright.train.products import choose_way
-from gptwright.train.replica import clip_gradients
 from gptwright.train.state import TrainState
+from gptwright.train.update import finish_step
+from gptwright.train.world import World
 
 # One micro-batch to warm up (two when compiled: the second may compile again), then the median of what fits.
 WARM_UP, LEAST_TIMED, MOST_TIMED = 2, 3, 20
@@ -192,7 +193,6 @@ def _step_seconds(
     optimizer = build_optimizer(
         model, config, fused=device.type != "mps", matmul_dtype=orthogonalizing_dtype(device)
     )
-    as_torch = cast("torch.optim.Optimizer", optimizer)
     scaler = precision.scaler()
     tokens, targets = torch.randint(
         shape.vocab_size, (2, micro_batch, shape.block_size), device=device.torch_device
@@ -209,14 +209,18 @@ def _step_seconds(
         losses.append(loss.detach())
 
     def update() -> None:
-        """As `train.loop` makes it, judged before it touches the weights."""
-        scaler.unscale_(as_torch)
-        grad_norm = clip_gradients(model, config.grad_clip)
-        step_unless(optimizer, guard.judge(0, torch.stack(losses).sum(), grad_norm))
+        finish_step(
+            model,
+            optimizer,
+            scaler,
+            guard,
+            step=0,
+            loss=torch.stack(losses).sum(),
+            grad_clip=config.grad_clip,
+            world=World(),
+        )
         guard.settle()
         losses.clear()
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
 
     for _ in range(WARM_UP):
         # Accumulating, gradients lie beside the activations: that is where memory peaks.

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -137,30 +136,6 @@ def _shard(model: GPT, *, compiled: bool, device: Device, world: World) -> None:
             block.compile(dynamic=False)
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
-
-
-def clip_gradients(model: nn.Module, largest: float) -> Tensor:
-    """Scales gradients so that their norm over the whole model is at most `largest`; returns it before that.
-
-    The norm of sharded gradients is that of all shards: their parts' squares are summed over the processes.
-    torch multiplies by min(largest / (norm + 1e-6), 1) even where that is 1, because on a GPU the host would
-    wait for the norm. A CPU has it at hand, and saves a pass over the gradients.
-
-    Args:
-        model: has gradients.
-        largest: 0 scales nothing; the norm is still what tells a NaN or infinite gradient.
-    """
-    parameters = [p for p in model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    whole = cast("Tensor", norm.full_tensor()) if hasattr(norm, "full_tensor") else norm
-    if largest and not (_is_at_hand(whole) and float(whole) + 1e-6 <= largest):
-        torch.nn.utils.clip_grads_with_norm_(parameters, largest, norm)
-    return whole
-
-
-def _is_at_hand(norm: Tensor) -> bool:
-    """Whether the host can read a number without waiting for a device."""
-    return norm.device.type == "cpu"
 
 
 def parallel_facts(

@@ -8,7 +8,10 @@ to it; what they decide follows from numbers that are the same in each.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from gptwright import units
+from gptwright.errors import RunFailedError, typed
 from gptwright.record.run import RunFolder, checkpoint_name
 from gptwright.train.checkpoint import LoadedCheckpoint
 from gptwright.train.guards import RATE_FACTOR
@@ -54,6 +57,29 @@ def roll_back(
     if session.world.is_first:
         _forget_later(run, good, back)
     return WentBack(loaded, back, batches)
+
+
+def no_way_on(
+    path: Path, problem: str, *, rollbacks: int, why: str, good: str | None, rate: float
+) -> RunFailedError:
+    """The error that ends a run for which going back is of no use.
+
+    Args:
+        path: the run folder.
+        problem: what happened, and where.
+        rollbacks: how often the run had gone back.
+        why: what its weights are now.
+        good: a checkpoint that a person may go on from; None: there is none.
+        rate: a learning rate to try.
+    """
+    return RunFailedError(
+        problem + (f", after {units.counted(rollbacks, 'rollback')}" if rollbacks else ""),
+        why=f"{why}; `gptwright diagnose {typed(path)}` says what preceded it",
+        fix=f"to go on from before it: `gptwright resume {typed(path)} --checkpoint={good}"
+        f" --learning_rate={rate:g}`"
+        if good
+        else f"there is no checkpoint to go back to; start again: --learning_rate={rate:g}",
+    )
 
 
 def _newest_good(run: RunFolder, first: int) -> str | None:

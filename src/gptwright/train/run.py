@@ -6,37 +6,31 @@ the seed makes the same run. Of several processes the first one alone sees the f
 models); it tells the others what they need.
 """
 
-import platform
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import gptwright
 from gptwright.config.load import LoadedConfig
 from gptwright.config.write import to_toml
 from gptwright.errors import CheckpointError, GptwrightError, RunError, typed
-from gptwright.files import replace_bytes, replace_text
-from gptwright.plan.promise import promise_document
+from gptwright.files import replace_text
 from gptwright.record.lock import RunLock
 from gptwright.record.log_text import append_log
-from gptwright.record.metrics import MetricsFile, read_metrics
+from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.checkpoint import LoadedCheckpoint, require_space
 from gptwright.train.choose import Chosen, choose_checkpoint, require_same_rate
+from gptwright.train.description import describe, opening_records
 from gptwright.train.failures import outlive_the_launcher
 from gptwright.train.hook import Hook
 from gptwright.train.loop import Listener, Outcome, Trainer
-from gptwright.train.session import Session, build_session, tokenizer_of
+from gptwright.train.session import Session, build_session
 from gptwright.train.settle import shared_start
 from gptwright.train.state import TrainState
 from gptwright.train.stop import stop_on_signals
 from gptwright.train.together import load_together, require_shared_folder
-from gptwright.train.world import World, launch_name, was_restarted
+from gptwright.train.world import World, was_restarted
 
 # How long torchrun lets a process end by itself before it kills it.
 LAST_GRACE_SECONDS = 30.0
@@ -103,7 +97,7 @@ def prepare_new(
 def _take(run: RunFolder, session: Session) -> RunLock:
     lock = run.create(session.config)
     try:
-        _describe(run, session)
+        describe(run, session)
         # Found out now rather than after hours: float32 weights and two moments.
         require_space(run.checkpoints, 12 * session.parameters.total)
     except BaseException:
@@ -257,7 +251,7 @@ def _train(prepared: Prepared, listener: Listener, hook: Hook) -> Outcome:
     metrics = MetricsFile(run.metrics_path, keep_bytes=keep_bytes)
     try:
         run.rebuild_log()
-        for kind, fields in _opening(prepared, metrics_path=run.metrics_path):
+        for kind, fields in opening_records(run, session, prepared.resumed):
             record = metrics.append(kind, fields)
             append_log(run.log_path, record)
             listener.recorded(record)
@@ -282,16 +276,7 @@ def _rewind(prepared: Prepared) -> None:
     if prepared.resumed:
         run.point("last", prepared.resumed.name)
     replace_text(run.config_path, to_toml(prepared.session.config))
-    _describe(run, prepared.session)
-
-
-def _describe(run: RunFolder, session: Session) -> None:
-    """Writes run.json, and the tokenizer if it is known."""
-    imported = run.read_facts().get("imported")
-    run.write_facts({**_run_facts(session), **({"imported": imported} if imported else {})})
-    tokenizer = tokenizer_of(session)
-    if tokenizer is not None:
-        replace_bytes(run.tokenizer_path, tokenizer.to_bytes())
+    describe(run, prepared.session)
 
 
 def require_unfinished(prepared: Prepared) -> None:
@@ -310,81 +295,3 @@ def require_unfinished(prepared: Prepared) -> None:
             f" --max_iters={2 * step}`; to raise the rate again, add --lr_decay_iters={2 * step}"
             " --allow-lr-jump",
         )
-
-
-def _opening(prepared: Prepared, *, metrics_path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The records that a process begins with; the first one of an imported run has to start and to resume."""
-    step = prepared.resumed.state.step if prepared.resumed else 0
-    started = any(record["kind"] == "start" for record in read_metrics(metrics_path))
-    start = [] if started else [("start", _start_fields(prepared.session, step))]
-    return start + ([("resume", {"step": step})] if prepared.resumed else [])
-
-
-def _start_fields(session: Session, step: int) -> dict[str, Any]:
-    tensors = [parameter.dim() >= 2 for parameter in session.model.parameters()]
-    config = session.config
-    return {
-        "step": step,
-        "tokens_per_step": config.sequences_per_step * config.block_size,
-        "vocab_size": session.vocab_size,
-        "parameters_nanogpt": session.parameters.nanogpt,
-        "parameters_total": session.parameters.total,
-        "decayed_tensors": sum(tensors),
-        "decayed_parameters": session.parameters.decayed,
-        "not_decayed_tensors": len(tensors) - sum(tensors),
-        "not_decayed_parameters": session.parameters.not_decayed,
-        "device": session.precision.device.name,
-        "dtype": session.precision.dtype,
-        "peak_flops": session.peak_flops,
-        "world_size": session.world.size,
-        "max_iters": config.max_iters,
-    }
-
-
-def _run_facts(session: Session) -> Mapping[str, Any]:
-    device = session.precision.device
-    return {
-        "schema": "gptwright.run/1",
-        "gptwright": gptwright.__version__,
-        "commit": _commit(),
-        "launch": launch_name(),
-        "machine": {
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": metadata.version("numpy"),
-            "device": device.name,
-            "device_memory_bytes": device.memory_bytes,
-            "threads": torch.get_num_threads(),
-            "dtype": session.precision.dtype,
-            "float32_attention": session.model.shape.float32_attention,
-            "kernels": session.model.shape.kernels,
-            "processes": session.world.size,
-            "hosts": session.world.hosts,
-        },
-        "dataset": {
-            "name": session.dataset.name,
-            "folder": str(session.dataset.folder.resolve()),
-            "fingerprint": session.dataset.fingerprint,
-            "tokens": {name: split.tokens for name, split in session.dataset.splits.items()},
-        },
-        "facts": [
-            {"name": f.name, "value": f.value, "text": f.text, "origin": str(f.origin), "reason": f.reason}
-            for f in session.facts
-        ],
-        "warnings": session.warnings,
-        "promise": promise_document(session.promise),
-    }
-
-
-def _commit() -> str | None:
-    """The commit of gptwright's own checkout; None where it was installed without one."""
-    package = Path(gptwright.__file__).parent
-    checkout = package.parents[1]
-    if package.parent.name != "src" or not (checkout / ".git").exists():
-        return None
-    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

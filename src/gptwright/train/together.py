@@ -23,6 +23,7 @@ from gptwright.train.checkpoint import (
     load_checkpoint,
     payload_of,
     publish,
+    put_scaler,
     require_fitting,
     require_space,
 )
@@ -101,8 +102,7 @@ def load_together(
         told = world.from_first(lambda: payload or verified_payload(run, name))
         require_fitting(run.checkpoints / name, told, into)
         _read_shards(run, name, session, told["optimizer_step"])
-        if told["scaler"] and session.scaler.is_enabled():
-            session.scaler.load_state_dict(told["scaler"])
+        put_scaler(session.scaler, told["scaler"])
         return LoadedCheckpoint.of(name, told)
 
     def load() -> dict[str, Any]:
@@ -116,8 +116,7 @@ def load_together(
     told = world.from_first(load)
     if world.size > 1:
         _broadcast(session, told["optimizer_step"], has_moments=told["has_moments"])
-        if told["scaler"] and session.scaler.is_enabled():
-            session.scaler.load_state_dict(told["scaler"])
+        put_scaler(session.scaler, told["scaler"])
     return LoadedCheckpoint.of(name, told)
 
 

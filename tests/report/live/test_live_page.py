@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gptwright.report.live.states import SHORTEST_PATIENCE
-from tests.conftest import TINY, as_arguments
+from tests.conftest import LONG, TINY, as_arguments
 from tests.processes import PATIENCE_SECONDS, wait_until
 from tests.report.live.conftest import OpenTab, Serve, Server
 
@@ -151,8 +151,11 @@ def test_a_pasted_log_shows_what_the_command_line_says(
     assert "owned" not in page.title()
 
 
-@pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize("place", ["", "#diagnose", "run"])
+@pytest.mark.parametrize(
+    ("width", "place"),
+    [*((360, place) for place in ("", "#diagnose", "run")), (1200, "run")]
+    + ([(1200, ""), (1200, "#diagnose")] if LONG else []),
+)
 def test_it_is_accessible_and_fits_a_phone(server: Server, open_tab: OpenTab, width: int, place: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
