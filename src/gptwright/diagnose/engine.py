@@ -7,7 +7,6 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule
 from gptwright.diagnose.rules import (
     agreement,
-    claims,
     crashes,
     evaluations,
     failures,
@@ -20,6 +19,8 @@ from gptwright.diagnose.rules import (
     resumes,
     schedule,
     size,
+    size_labels,
+    stale_comments,
     step_times,
     throughput,
     uniform,
@@ -34,7 +35,8 @@ RULES: tuple[Rule, ...] = (
     *learning.RULES,
     *resumes.RULES,
     *agreement.RULES,
-    *claims.RULES,
+    *size_labels.RULES,
+    *stale_comments.RULES,
     *overfitting.RULES,
     *evaluations.RULES,
     *outlook.RULES,

@@ -11,13 +11,19 @@ from gptwright.config.schema import FIELDS
 from gptwright.diagnose.judging import Diagnosis, judged
 from gptwright.diagnose.reading import Reading, read_run
 from gptwright.diagnose.rule import Rule
-from gptwright.diagnose.rules import claims, precision, schedule, size
+from gptwright.diagnose.rules import precision, schedule, size, size_labels, stale_comments
 from gptwright.facts import Fact, configured
 from gptwright.record.configs import read_config_evidence
 from gptwright.record.evidence import Comment, ConfigEvidence, RunEvidence
 
 # The families that judge settings; the others need lines of a log.
-PLAN_RULES: tuple[Rule, ...] = (*claims.RULES, *size.RULES, *schedule.RULES, *precision.RULES)
+PLAN_RULES: tuple[Rule, ...] = (
+    *size_labels.RULES,
+    *stale_comments.RULES,
+    *size.RULES,
+    *schedule.RULES,
+    *precision.RULES,
+)
 
 
 # What an evaluation alone has no use for.

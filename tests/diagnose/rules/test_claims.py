@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gptwright.diagnose.reading import Reading, read_run
-from gptwright.diagnose.rules.claims import size_label_mismatch, stale_comment
+from gptwright.diagnose.rules.size_labels import size_label_mismatch
+from gptwright.diagnose.rules.stale_comments import stale_comment
 from gptwright.facts import stated
 from gptwright.findings import Finding
 from gptwright.record.configs import read_config_evidence

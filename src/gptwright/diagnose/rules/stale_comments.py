@@ -1,68 +1,22 @@
-"""What comments and names claim, against the values beside them.
-
-People copy a config, change its values and leave its comments. One public config kept "~125M parameters"
-while its width went from 512 to 384 and its model to 40.56M.
-"""
+"""Other numbers in comments, such as a step's tokens or the head's size, against the values beside them."""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gptwright import units
 from gptwright.diagnose.claims import (
-    BATCH_OF,
-    BATCH_PRODUCT,
-    CHANGED_AFTER,
-    CONTEXT_AFTER,
-    CONTEXT_BEFORE,
-    CORPUS_IN_NAME,
-    DANGLING,
-    DATA_WORDS,
-    EFFECTIVE_BATCH,
-    EPOCH_IN_STEPS,
-    EPOCH_WORDS,
-    FACTOR_AFTER,
-    FACTOR_BEFORE,
-    HEAD_AFTER,
-    HEAD_BEFORE,
-    IN_ALL,
-    LOOSE,
-    MICRO,
-    MODEL_NAME_BEFORE,
-    MORE_THAN_THIS_RUN,
-    NAME_WITH_SIZE,
-    NOT_OF_THIS_RUN,
-    OF_A_FEATURE,
-    OF_A_PAPER,
-    OF_A_PART,
-    OF_A_RULE,
-    ONLY_A_SIZE,
-    PART_OF_THE_RUN,
-    PER_STEP,
-    PERCENT,
-    SCALES,
-    SEQUENCE_WORDS,
-    SHAPE_FIELDS,
-    SIZE_BEFORE,
-    SIZE_IN_NAME,
     SIZE_WORDS,
-    STEPS,
-    STEPS_OF_EPOCH,
-    TIGHT,
     TOKEN_WORDS,
-    TOKENS_BEFORE,
-    TOKENS_IN_NAME,
     Claim,
     claims_in,
+    comments_of,
+    of_another_run,
 )
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity
-from gptwright.record.evidence import Comment
 
-# What people put a size into.
-NAMES = ("out_dir", "output_dir", "wandb_run_name", "wandb_project", "run_name", "model_name", "model_tag")
 # Settings beside which a number of tokens is the run's, or a step's.
 OF_THE_RUN = (
     None,
@@ -72,144 +26,75 @@ OF_THE_RUN = (
     "gradient_accumulation_steps",
     "learning_rate",
 )
-
-
-def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
-    """A claimed model size is held against every way of counting: nanoGPT's (without the position table), all
-    parameters, those outside the embeddings, and matrices alone. It fires only when none of them is within
-    the rounding of the claim, so "124M" and "125M" for GPT-2 small are both right. Claims are read where a
-    number with M or B stands beside a word such as parameters, weights or model, after a model's name, alone
-    beside the shape, and in names of runs, models and folders; not where the words beside it say that it is
-    another's. The comments of a config count, those beside settings that a log echoes or that were pasted
-    with it, and a note on the run that speaks of no other. Source: a public config that carried "~125M" over
-    63.5M, 76.8M, 61.9M and 40.6M.
-    """
-    counted, shape = reading.sizes.parameters, reading.sizes.shape
-    if counted is None:
-        return
-    truths = [counted.number]
-    if shape is not None:
-        count = shape.count_parameters()
-        truths += [count.total, count.non_embedding, count.matmul]
-    wrong = _wrong_claims(reading, truths)
-    if not wrong:
-        return
-    facts, written = [fact for fact, _ in wrong], dict.fromkeys(size for _, size in wrong)
-    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
-    if all(fact.source == "fact:note" for fact in facts):
-        place = "note"
-    size = units.count(counted.number)
-    yield finding(
-        "size-label-mismatch",
-        Severity.WARNING,
-        Confidence.CERTAIN,
-        f"The {place} says {' and '.join(written)}; {_in_words_of_its_source(counted, place)} {size}"
-        " parameters.",
-        [*facts, counted],
-        actions=[
-            Action(
-                f"Correct the label to {size}{', or change n_layer and n_embd' if shape is not None else ''}."
-            )
-        ],
-    )
-
-
-def _wrong_claims(reading: Reading, truths: Sequence[float]) -> list[tuple[Fact, str]]:
-    """Every claimed size that is none of the model's: where it stands, and as it is written."""
-    config, note = reading.evidence.config, _note_on_this_run(reading)
-    wrong = [
-        (claim.fact(), claim.written)
-        for comment in _comments(reading)
-        for claim in claims_in(comment)
-        if _about_size(claim) and not claim.agrees(*truths)
-    ]
-    labels = [config.settings.get(name) for name in NAMES] if config is not None else []
-    for label in labels:
-        if label is not None:
-            wrong += [(label, size) for size in _wrong_sizes(str(label.value), truths, reading)]
-    if note is not None:
-        wrong += [(note, size) for size in _wrong_sizes_of_a_note(str(note.value), truths, reading)]
-    return wrong
-
-
-def _in_words_of_its_source(counted: Fact, place: str) -> str:
-    if counted.origin is Origin.LOGGED:
-        return "the log counts"
-    whose = "the run's" if place == "note" else "its"
-    return f"{whose} values make a model of"
-
-
-def _note_on_this_run(reading: Reading) -> Fact | None:
-    """What was said about the run, where it speaks of no other."""
-    note = reading.settings.stated.get("note")
-    if note is None or MORE_THAN_THIS_RUN.search(str(note.value)) or NOT_OF_THIS_RUN.search(str(note.value)):
-        return None
-    return note
-
-
-def _comments(reading: Reading) -> tuple[Comment, ...]:
-    """Comments of the config, and those of the log that are not an echo of them."""
-    config, log = reading.evidence.config, reading.log
-    own = config.comments if config else ()
-    known = {comment.text.strip() for comment in own}
-    return (*own, *(comment for comment in (log.comments if log else ()) if comment.text not in known))
-
-
-def _set_to(reading: Reading, name: str) -> Fact | None:
-    """What a setting was written down as, beside comments: in the config, or in the log."""
-    return reading.settings.given.get(name) or reading.settings.logged.get(name)
-
-
-def _wrong_sizes(name: str, truths: Sequence[float], reading: Reading) -> list[str]:
-    """The sizes in a name, if none of them is the model's: the others are tokens, as in 124M-10B."""
-    planned, wrong = reading.progress.planned_tokens, []
-    for match in SIZE_IN_NAME.finditer(name):
-        value = float(match[1]) * SCALES[match[2].lower()]
-        factor = LOOSE if len(match[1]) == 1 else TIGHT
-        if any(truth / factor <= value <= truth * factor for truth in truths):
-            return []
-        of_run = planned is not None and planned.number / LOOSE <= value <= planned.number * LOOSE
-        of_text = CORPUS_IN_NAME.search(name[: match.start()]) or TOKENS_IN_NAME.match(name[match.end() :])
-        if not (of_run or of_text):
-            wrong.append(match[0])
-    return wrong
-
-
-def _wrong_sizes_of_a_note(note: str, truths: Sequence[float], reading: Reading) -> list[str]:
-    """The sizes that a sentence gives the model, in words or in a name, if none of them is the model's."""
-    said = [claim for claim in claims_in(Comment(note, 0, None)) if _about_size(claim)]
-    if any(claim.agrees(*truths) for claim in said):
-        return []
-    names = [word for word in note.split() if NAME_WITH_SIZE.search(word)]
-    return [
-        *(claim.written for claim in said),
-        *(size for name in names for size in _wrong_sizes(name, truths, reading)),
-    ]
-
-
-def _about_size(claim: Claim) -> bool:
-    """Whether a claim is about the model's size: a large number beside a word for a model, not of tokens."""
-    if claim.value < 1e5 or TOKEN_WORDS.match(claim.after) or _of_another_run(claim):
-        return False
-    if SIZE_WORDS.match(claim.after) or SIZE_BEFORE.search(claim.before):
-        return True
-    comment = claim.comment
-    if comment.field in SHAPE_FIELDS:
-        return bool(ONLY_A_SIZE.match(comment.text) or MODEL_NAME_BEFORE.search(claim.before))
-    return comment.field is None and bool(MODEL_NAME_BEFORE.search(claim.before))
-
-
-def _of_another_run(claim: Claim) -> bool:
-    """Whether the words before a number say that it is not this run's."""
-    of_a_rule = claim.comment.field is None and OF_A_RULE.search(claim.before)
-    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before) or _is_made_of(claim))
-
-
-def _is_made_of(claim: Claim) -> bool:
-    """Whether a size is that of a model of which something was taken, or changed."""
-    if claim.value < 1e6:
-        return False
-    return bool(OF_A_FEATURE.search(claim.before) or CHANGED_AFTER.match(claim.after))
+TOKENS_BEFORE = re.compile(
+    r"\btokens?(?:(?:/| per )\w+)?[\s:=(~≈]+(?:(?:be|is|are|about|around|roughly)[\s~≈]+){0,2}$",
+    re.IGNORECASE,
+)
+# "12 batch size * 1024 block size * 5 gradaccum = 491,520": what a product of batch settings comes to.
+BATCH_PRODUCT = re.compile(r"\bbatch\b.*[*×x].*=\s*~?$", re.IGNORECASE)
+SEQUENCE_WORDS = re.compile(
+    r"^\W{0,2}(?:[^\W\d]\w*\s){0,1}?(?:sequences|samples|examples|windows)\b", re.IGNORECASE
+)
+EPOCH_WORDS = re.compile(r"^\W{0,2}(?:full\s)?(?:epochs?|passes)\b", re.IGNORECASE)
+# "1 epoch ~= 9.2 iters" turns one into the other and says nothing of how long the run is.
+IS_AS_MUCH = r"\s*(?:[~≈=:]+|is|are|takes)\s*(?:about|around|roughly)?\W{0,2}"
+EPOCH_IN_STEPS = re.compile(rf"^\W{{0,2}}(?:full\s)?(?:epoch|pass){IS_AS_MUCH}\d", re.IGNORECASE)
+STEPS_OF_EPOCH = re.compile(
+    rf"\b(?:1|one|an|a|per|each)\s(?:full\s)?(?:epoch|pass){IS_AS_MUCH}$", re.IGNORECASE
+)
+# A factor of a product is no claim by itself: "32 grad_accum * 1024 tokens = 32,768".
+FACTOR_BEFORE, FACTOR_AFTER = re.compile(r"[*×x]\s*$"), re.compile(r"^\s?(?:[A-Za-z_ ]{0,24}\s)?[*×x]\s*\d")
+# What one forward pass holds, where accumulation makes several of them a step.
+MICRO = re.compile(r"\bmicro\W?(?:step|batch)|\bforward\b", re.IGNORECASE)
+PER_STEP = re.compile(
+    r"\b(?:per|a|each|every|one|an)\s+(?:\w+\s)?(?:step|update|iter(?:ation)?|batch)\b|\btokens?/(?:step|iter)",
+    re.IGNORECASE,
+)
+# "batch of 0.5M tokens": a step's, or a micro-batch's.
+BATCH_OF = re.compile(r"\bbatch(?:es)?(?:\W?size)?\s+(?:of|is|=|about|:)[\s~≈]*$", re.IGNORECASE)
+# Whose batch a rule of thumb quotes.
+OF_A_PAPER = re.compile(r"\bGPT-?[34]\b|\bGPT-2's\b", re.IGNORECASE)
+HEAD_AFTER = re.compile(
+    r"^\W{0,2}(?:(?:channels|dims?|dimensions|wide|numbers)\W+)?(?:per|a|each|in each)\W+head\b",
+    re.IGNORECASE,
+)
+HEAD_BEFORE = re.compile(
+    r"\bhead(?:s of|\W?(?:size|dim(?:ension)?))(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
+)
+CONTEXT_AFTER = re.compile(r"^\W{0,2}(?:tokens|characters|chars)\W+(?:of\W+)?context\b", re.IGNORECASE)
+# nanoGPT's own "context of up to 256 previous characters" is copied with every other block_size.
+CONTEXT_BEFORE = re.compile(
+    r"\bcontext(?:\W?(?:length|size|window))?(?:\W+(?:of|is))?(?:\W+(?:up to|at most))?\W*$", re.IGNORECASE
+)
+EFFECTIVE_BATCH = re.compile(
+    r"\b(?:effective|global|total|real)\W+batch(?:\W?size)?(?:\W+(?:of|is|about))?\W*$", re.IGNORECASE
+)
+STEPS = re.compile(r"^\W{0,2}(?:steps|iters|iterations|updates)\b", re.IGNORECASE)
+# "50k steps in total", "train for ~50,000 iterations", and nothing else.
+IN_ALL = re.compile(
+    r"\b(?:total|in all|altogether)\b"
+    r"|^\W*(?:(?:train|run)s?\s(?:for\s)?)?(?:about\s|around\s)?\W*\d[\d.,_]*\s?k?\s\w+\W*$",
+    re.IGNORECASE,
+)
+PART_OF_THE_RUN = re.compile(
+    r"\b(?:every|each|first|after|per|last|at|by|until|warm\W?up|decay)\W+$", re.IGNORECASE
+)
+# "2.5 hours per 1B tokens", "every 500 steps = 262M tokens": an amount of a part, or of a rate.
+OF_A_PART = re.compile(
+    r"(?:\bper|/)\s*~?$|\b(?:every|each|after|first|last|at|by|until|warm\W?up|decay\w*)\b[^.;,]*$",
+    re.IGNORECASE,
+)
+PERCENT = re.compile(r"^\s?(?:%|percent)")
+# Words that make a number of tokens the corpus's and not the run's.
+DATA_WORDS = re.compile(
+    r"\b(?:data(?:set)?|corpus|sample|split|file|shards?|train\.bin|val(?:idation)?|evals?|evaluat\w+)\b",
+    re.IGNORECASE,
+)
+# Words that open what follows: a quotation does not end with them.
+DANGLING = re.compile(
+    r"(?:\s+(?:in|for|of|to|on|at|by|with|and|or|the|a|an|about|around|is|are|per|over|from))+$",
+    re.IGNORECASE,
+)
 
 
 def stale_comment(reading: Reading) -> Iterator[Verdict]:
@@ -219,9 +104,9 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
     agrees if any reading of it does (a token count may be meant for a step or for the run); only a claim that
     no reading supports is reported. Comments whose subject is not certain are left alone.
     """
-    for comment in _comments(reading):
+    for comment in comments_of(reading):
         for claim in claims_in(comment):
-            truths = [] if _of_another_run(claim) or _is_factor(claim) else _truths(reading, claim)
+            truths = [] if of_another_run(claim) or _is_factor(claim) else _truths(reading, claim)
             if truths and not claim.agrees(*(truth.number for truth in truths)):
                 nearest = min(truths, key=lambda truth: abs(math.log(truth.number / claim.value)))
                 yield finding(
@@ -237,6 +122,11 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
                         )
                     ],
                 )
+
+
+def _set_to(reading: Reading, name: str) -> Fact | None:
+    """What a setting was written down as, beside comments: in the config, or in the log."""
+    return reading.settings.given.get(name) or reading.settings.logged.get(name)
 
 
 def _is_factor(claim: Claim) -> bool:
@@ -392,4 +282,4 @@ def _planned_tokens(configured: Fact, planned: Fact) -> Fact:
     return derived("planned_tokens", int(value), formula, unit="tokens")
 
 
-RULES = (Rule("size-label-mismatch", size_label_mismatch), Rule("stale-comment", stale_comment))
+RULES = (Rule("stale-comment", stale_comment),)
