@@ -229,3 +229,9 @@ def test_usage(gptwright: Command, arguments: tuple[str, ...], said: str) -> Non
     answer = gptwright(*arguments)
     assert answer.status == 2
     assert said in answer.err
+
+
+def test_sampling_from_weights_says_how_they_become_a_run(gptwright: Command) -> None:
+    answer = gptwright("sample", "--init_from=gpt2-xl", "--start=Hi")
+    assert answer.status == 2
+    assert "gptwright import gpt2-xl --out DIR, then gptwright sample DIR" in answer.err
