@@ -99,7 +99,7 @@ def disk_full_as_error(folder: Path) -> Iterator[None]:
         if _refused_with(error) == errno.EFBIG:
             raise DiskFullError(
                 f"a file of {folder} would be larger than is allowed there",
-                why="its file system (FAT32 ends at 4 GiB) or `ulimit -f` limits it; nothing half-written is left",
+                why="its file system (FAT32: 4 GiB) or `ulimit -f` limits it; nothing half-written is left",
                 fix="raise the limit, or move the folder to another disk, and give the same command again",
             ) from error
         if is_disk_full(error) or "No space left on device" in str(error):

@@ -36,7 +36,7 @@ def test_an_evaluation_alone_is_promised_no_time() -> None:
 
 
 def test_a_promise_is_held_against_the_steps_since_it_was_made() -> None:
-    before = [{"kind": "train", "tokens_per_second": 10.0}] * 9
+    before: list[dict[str, Any]] = [{"kind": "train", "tokens_per_second": 10.0}] * 9
     resumed = [*before, {"kind": "resume"}, {"kind": "train", "tokens_per_second": 70_000.0}]
     console, text = screen_of(terminal=False)
     show_outcome(console, planned(), resumed)
