@@ -52,3 +52,19 @@ def test_other_errors_stay_themselves(tmp_path: Path) -> None:
 
     with pytest.raises(PermissionError):
         failing()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EFBIG, "File too large"), ValueError("(os error 27)")])
+@pytest.mark.skipif(errno.EFBIG != 27, reason="the number of Linux and macOS")
+def test_a_limit_of_file_sizes_is_no_full_disk(tmp_path: Path, error: Exception) -> None:
+    with (
+        pytest.raises(DiskFullError, match=r"larger than is allowed[\s\S]*FAT32"),
+        disk_full_as_error(tmp_path),
+    ):
+        raise error
+
+
+def test_a_quota_is_a_full_disk_in_any_libraries_words(tmp_path: Path) -> None:
+    refused = ValueError(f"I/O error: Disk quota exceeded (os error {errno.EDQUOT})")
+    with pytest.raises(DiskFullError, match="is full"), disk_full_as_error(tmp_path):
+        raise refused

@@ -6,6 +6,7 @@ leaves the old one or the new one. A full disk becomes one clear error.
 
 import errno
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -75,19 +76,32 @@ def unwritable_as_error(path: Path) -> Iterator[None]:
 
 def is_disk_full(error: Exception) -> bool:
     """Whether the system refused to write because the disk, or what this person may use of it, is full."""
-    full = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-    return isinstance(error, OSError) and error.errno in full
+    return _refused_with(error) in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def _refused_with(error: Exception) -> int | None:
+    """The system's number of an error; libraries in Rust raise no OSError and write it into their message."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
 
 
 @contextmanager
 def disk_full_as_error(folder: Path) -> Iterator[None]:
-    """Turns "no space left" from whatever writes inside the block into a `DiskFullError`.
+    """Turns "no space left" and "file too large", from whatever writes inside, into a `DiskFullError`.
 
     Libraries written in other languages do not raise OSError, so their message is looked at too.
     """
     try:
         yield
     except Exception as error:
+        if _refused_with(error) == errno.EFBIG:
+            raise DiskFullError(
+                f"a file of {folder} would be larger than is allowed there",
+                why="its file system (FAT32: 4 GiB) or `ulimit -f` limits it; nothing half-written is left",
+                fix="raise the limit, or move the folder to another disk, and give the same command again",
+            ) from error
         if is_disk_full(error) or "No space left on device" in str(error):
             raise DiskFullError(
                 f"the disk of {folder} is full: {units.size(shutil.disk_usage(folder).free)} free",

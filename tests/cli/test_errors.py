@@ -115,6 +115,13 @@ def test_config_that_is_not_there(refused: Callable[..., str]) -> None:
     assert "use shakespeare-char" in text
 
 
+def test_the_nearest_file_is_named_for_a_path_that_is_not_there(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "train_gpt2.py").touch()
+    assert f"use {tmp_path / 'train_gpt2.py'}" in refused(str(tmp_path / "train_gtp2.py"))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
 def test_device_that_is_not_there(refused: Callable[..., str]) -> None:
     text = refused(device="cuda")
@@ -222,3 +229,9 @@ def test_usage(gptwright: Command, arguments: tuple[str, ...], said: str) -> Non
     answer = gptwright(*arguments)
     assert answer.status == 2
     assert said in answer.err
+
+
+def test_sampling_from_weights_says_how_they_become_a_run(gptwright: Command) -> None:
+    answer = gptwright("sample", "--init_from=gpt2-xl", "--start=Hi")
+    assert answer.status == 2
+    assert "gptwright import gpt2-xl --out DIR, then gptwright sample DIR" in answer.err

@@ -106,6 +106,8 @@ def test_a_missing_dataset_names_the_nearest_and_the_command(
     assert f"there is no dataset 'mime'; under {tmp_path / 'data'} are: mine, theirs" in message
     assert "did you mean 'mine'?" in message
     assert f"gptwright prepare YOUR_TEXT.txt --out {(tmp_path / 'data' / 'mime').as_posix()}" in message
+    with pytest.raises(DataError, match=r"--out other/place$"):
+        open_dataset("other/place", root=tmp_path)
 
 
 def test_nanogpts_own_names_get_their_command(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ def test_a_trained_bpe_is_read_by_the_library_itself(tmp_path: Path) -> None:
     [
         ("gpt-2", ["unknown tokenizer 'gpt-2'", "--tokenizer gpt2", "bpe:N"]),
         ("chars", ["unknown tokenizer 'chars'", "--tokenizer char"]),
+        ("bpe", ["unknown tokenizer 'bpe'", "--tokenizer bpe:4096"]),
+        ("no/such.json", ["unknown tokenizer 'no/such.json'", "has no such.json"]),
         ("bpe:many", ["'bpe:many' does not say how many tokens", "--tokenizer bpe:4096"]),
         ("bpe:256", ["a BPE of 256 tokens is too small", "257 tokens before the first merge"]),
     ],

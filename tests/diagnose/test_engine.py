@@ -41,6 +41,8 @@ def test_every_rule_is_explained_with_its_source(rule: object) -> None:
 def test_explaining_an_unknown_id_lists_them() -> None:
     with pytest.raises(ConfigError, match="no finding is called 'nothing'"):
         explain("nothing")
+    with pytest.raises(ConfigError, match="--explain val-below-train"):
+        explain("val-below")
 
 
 def test_no_rule_fires_on_the_absence_of_everything(tmp_path: Path) -> None:

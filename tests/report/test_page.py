@@ -165,6 +165,41 @@ def test_axes_scales_curves_and_zoom(report: Path, open_page: Open) -> None:
     assert plot.locator(".toggles button", has_text="whole run").is_hidden()
 
 
+def test_nothing_on_a_chart_writes_over_anything_else(report: Path, open_page: Open) -> None:
+    for width in (390, 1280):
+        page = open_page(report, width=width).page
+        crossed = page.evaluate(
+            """() => [...document.querySelectorAll("svg.plot")].flatMap((plot) => {
+              const texts = [...plot.querySelectorAll("text")].map((t) => [t, t.getBoundingClientRect()]);
+              return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([b, q]) =>
+                p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom)
+                .map(([b]) => `${a.textContent} | ${b.textContent}`));
+            })"""
+        )
+        assert crossed == []
+    # Two marks close together stand on two lines, one far from both on the first; then one from the right.
+    lines = page.evaluate(
+        """() => { const ends = [];
+          return [[100, false], [110, false], [300, false], [400, true]].map(([x, near]) =>
+            freeLine(ends, x, near, "resumed")); }"""
+    )
+    assert lines == [0, 1, 0, 1]
+
+
+def test_words_and_numbers_of_a_table_stay_whole_on_a_phone(report: Path, open_page: Open) -> None:
+    page = open_page(report, width=390).page
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll("tbody th, td.number")].filter((cell) =>
+          !/\\s/.test(cell.textContent.trim()) && cell.textContent && cell.checkVisibility()).map((cell) => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+          })"""
+    )
+    assert heights
+    assert set(heights) == {1}
+
+
 def test_the_keyboard_reads_the_curve(report: Path, open_page: Open) -> None:
     page = open_page(report).page
     curves = data_of(report)["figures"][0]["curves"]

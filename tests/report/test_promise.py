@@ -6,7 +6,7 @@ from gptwright import units
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import stated
 from gptwright.plan.plan import Plan, make_plan
-from gptwright.report.promise import show_promise
+from gptwright.report.promise import show_outcome, show_promise
 from tests.report.records import screen_of
 
 
@@ -33,3 +33,14 @@ def test_a_resumed_run_is_promised_what_is_left() -> None:
 
 def test_an_evaluation_alone_is_promised_no_time() -> None:
     assert "about" not in shown(planned(eval_only=True), 0)
+
+
+def test_a_promise_is_held_against_the_steps_since_it_was_made() -> None:
+    before: list[dict[str, Any]] = [{"kind": "train", "tokens_per_second": 10.0}] * 9
+    resumed = [*before, {"kind": "resume"}, {"kind": "train", "tokens_per_second": 70_000.0}]
+    console, text = screen_of(terminal=False)
+    show_outcome(console, planned(), resumed)
+    assert "70,000" in text.getvalue()
+    console, text = screen_of(terminal=False)
+    show_outcome(console, planned(), [*before, {"kind": "resume"}, {"kind": "end"}])
+    assert text.getvalue() == ""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 )
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @click.option("--out_dir", type=click.Path(path_type=Path), help="The run, as nanoGPT names it.")
+@click.option("--init_from", default="resume", hidden=True, help="nanoGPT's; `resume` alone has a run.")
 @click.option(
     "--start",
     metavar="TEXT",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 def command(
     run: Path | None,
     out_dir: Path | None,
+    init_from: str,
     as_json: bool,
     start: tuple[str, ...],
     num_samples: int,
@@ -81,6 +83,11 @@ def command(
     **options: Any,
 ) -> None:
     """Streams samples, or returns them as JSON."""
+    if init_from != "resume":
+        raise ConfigError(
+            f"sample takes a run, and --init_from={init_from} names weights",
+            fix=f"gptwright import {init_from} --out DIR, then gptwright sample DIR",
+        )
     from gptwright.train.speak import Sample, Speaker
 
     folder = run or out_dir

@@ -212,7 +212,8 @@ def read_source(source: str) -> dict[str, Setting]:
         raise ConfigError(
             f"no config file and no preset is called {source!r}",
             why=f"presets are {', '.join(preset_names())}",
-            fix=_nearest(source, preset_names(), "use {}") or "give the path of a .toml or .py config file",
+            fix=_nearest(source, _configs_near(path), "use {}")
+            or "give the path of a .toml or .py config file",
         )
     if path.suffix == ".toml":
         return {name: Setting(value, str(path)) for name, value in _read_toml(path).items()}
@@ -271,6 +272,12 @@ def _unknown(name: str, setting: Setting) -> ConfigError:
     return ConfigError(
         f"unknown setting {label}", why=f"other trainers have it: {elsewhere}" if elsewhere else None, fix=fix
     )
+
+
+def _configs_near(path: Path) -> list[str]:
+    """What may be meant by a path that is not there: a preset, or a file in its folder."""
+    beside = [path.with_name(entry.name) for entry in path.parent.glob("*.*")] if path.parent.is_dir() else []
+    return [*preset_names(), *(str(file) for file in beside if file.suffix in (".toml", ".py", ".json"))]
 
 
 def _nearest(name: str, known: Iterable[str], sentence: str) -> str | None:

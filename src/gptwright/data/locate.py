@@ -50,7 +50,8 @@ def locate(dataset: str, root: Path) -> Path:
     )
     raise DataError(
         f"there is no dataset '{dataset}'; {listing}",
-        fix=(f"did you mean '{nearest[0]}'? Or make it: " if nearest else "") + _command(dataset, folder),
+        fix=(f"did you mean '{nearest[0]}'? Or make it: " if nearest else "")
+        + _command(dataset, folder if Path(dataset).parts == (dataset,) else Path(dataset)),
     )
 
 

@@ -59,12 +59,21 @@ def make_tokenizer(spec: str, texts: Callable[[], Iterator[str]], *, separator: 
         return train_bpe(texts(), _bpe_size(spec))
     if Path(spec).is_file():
         return load_tokenizer(Path(spec))
-    nearest = difflib.get_close_matches(spec.lower(), ["char", "byte", "gpt2", "bpe:4096"], n=1, cutoff=0.4)
     raise DataError(
         f"unknown tokenizer '{spec}', and there is no such file",
         why=f"known are {_FORMS}",
-        fix=f"--tokenizer {nearest[0] if nearest else 'char'}",
+        fix=_instead_of(spec),
     )
+
+
+def _instead_of(spec: str) -> str:
+    """What to type in place of a name that no tokenizer has."""
+    if Path(spec).suffix or len(Path(spec).parts) > 1:
+        return f"the path of a file that is there; {Path(spec).parent.resolve()} has no {Path(spec).name}"
+    if spec.lower().startswith("bpe"):
+        return "--tokenizer bpe:4096, or another number of tokens"
+    near = difflib.get_close_matches(spec.lower(), ["char", "byte", "gpt2"], n=1, cutoff=0.4)
+    return f"--tokenizer {near[0] if near else 'char'}"
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

@@ -1,5 +1,6 @@
 """All rules: what they say of a run, and the reasoning behind each."""
 
+import difflib
 from collections.abc import Sequence
 
 from gptwright.diagnose.judging import Diagnosis, judged
@@ -62,7 +63,12 @@ def explain(rule_id: str) -> str:
     """
     explanations = [rule.explanation for rule in RULES if rule.id == rule_id]
     if not explanations:
-        raise ConfigError(f"no finding is called {rule_id!r}", fix=f"they are {', '.join(rule_ids())}")
+        near = difflib.get_close_matches(rule_id, rule_ids(), n=3)
+        raise ConfigError(
+            f"no finding is called {rule_id!r}",
+            why=f"they are {', '.join(rule_ids())}",
+            fix=f"--explain {' or '.join(near)}" if near else "--explain with one of them",
+        )
     return "\n\n".join(explanations)
 
 

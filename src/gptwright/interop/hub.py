@@ -31,5 +31,4 @@ def fetch_gpt2(name: str, say: Callable[[str], None]) -> Path:
             )
         return [CONFIG_NAME, WEIGHTS_NAME]
 
-    again = f"gptwright import {name} --out DIR"
-    return fetch_model(f"{OWNER}/{name}", needed, say, again=again).root
+    return fetch_model(f"{OWNER}/{name}", needed, say).root

@@ -53,7 +53,7 @@ def show_score(console: Console, document: Mapping[str, Any]) -> None:
         ),
         _fact("perplexity", f"{document['perplexity']:.4f}", "exp(loss)"),
         _fact("bits per byte", *_bits(document)),
-        _fact("context", f"{document['windows']:,} windows", document["context"]),
+        _fact("context", units.counted(document["windows"], "window"), document["context"]),
     ]
     title = f"{document['run']}, {document['checkpoint']}, on {document['text']}"
     console.print(facts_table(facts, title=escape(title)))

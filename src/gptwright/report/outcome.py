@@ -37,7 +37,7 @@ def outcomes(
 
     Args:
         promise: as a run keeps it in run.json, see `plan.promise`.
-        tokens_per_second: the median of the training lines.
+        tokens_per_second: the median of the training lines since the promise.
         peak_memory_bytes: of the process that finished the run.
         best_val_loss: of all evaluations.
     """

@@ -36,14 +36,14 @@ def show_prepared(console: Console, report: PrepareReport) -> None:
 
 def _show_left_out(console: Console, report: PrepareReport) -> None:
     dropped = (
-        (report.duplicates, "duplicates of earlier documents"),
-        (report.near_duplicates, "near-duplicates of earlier documents"),
-        (report.filtered, "records by --where"),
-        (report.empty, "records without text"),
+        (report.duplicates, "duplicate", " of earlier documents"),
+        (report.near_duplicates, "near-duplicate", " of earlier documents"),
+        (report.filtered, "record", " by --where"),
+        (report.empty, "record", " without text"),
     )
-    for number, what in dropped:
+    for number, noun, which in dropped:
         if number:
-            console.print(f"left out: {number:,} {what}")
+            console.print(f"left out: {units.counted(number, noun)}{which}")
     for skipped in report.skipped[:_SHOWN]:
         console.print(f"[yellow]left out:[/] {escape(skipped.name)}: {escape(skipped.reason)}")
     if report.bad > _SHOWN:

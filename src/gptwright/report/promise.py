@@ -35,8 +35,12 @@ def show_promise(console: Console, plan: Plan, *, done: int = 0) -> None:
 
 
 def show_outcome(console: Console, plan: Plan, records: Sequence[Record]) -> None:
-    """A table of promise against outcome; rows without a promise or an outcome are left out."""
-    lines = [record for record in records if record["kind"] == "train"]
+    """A table of promise against outcome; rows without a promise or an outcome are left out.
+
+    A run that was gone on with made the promise anew, for the steps since: its speed is held against theirs.
+    """
+    start = max((row for row, record in enumerate(records) if record["kind"] == "resume"), default=0)
+    lines = [record for record in records[start:] if record["kind"] == "train"]
     losses = [record["val_loss"] for record in records if record["kind"] == "eval"]
     ends = [record for record in records if record["kind"] == "end"]
     rows = outcomes(

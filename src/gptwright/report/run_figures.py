@@ -117,7 +117,7 @@ def _timed(
     ends = np.array([step[0], step[-1]])
     each = Curve(label="every line", shape=Shape.LINE, step=step, value=value, origin=origin, style="faint")
     middle = Curve(
-        label=f"whole run: {median.text}",
+        label=f"of all lines: {median.text}",
         shape=Shape.LINE,
         step=ends,
         value=np.full(2, median.number),
@@ -130,7 +130,8 @@ def _timed(
         unit=unit,
         axis_label=axis,
         curves=(each, middle),
-        summary=f"{median.text} over the run ({median.reason}); single lines from {low} to {high}.",
+        summary=f"{median.text} from step {step[0]:,} to {step[-1]:,} ({median.reason});"
+        f" single lines from {low} to {high}.",
     )
 
 

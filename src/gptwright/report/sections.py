@@ -9,6 +9,7 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import val_curve
 from gptwright.facts import Fact
 from gptwright.findings import Finding, Unknown
+from gptwright.record.evidence import EventKind
 from gptwright.report.html import Html, table, tag
 from gptwright.report.material import Material, Sample
 from gptwright.report.outcome import outcomes
@@ -143,11 +144,13 @@ def outlook_section(material: Material) -> Html | None:
 
 
 def promise_section(material: Material) -> Html | None:
-    """What the plan promised before the run, and what came."""
+    """What the plan promised when the run was started or gone on with last, and what came."""
     promise, log = material.recorded.get("promise"), material.reading.log
     if not isinstance(promise, Mapping) or log is None:
         return None
-    val, rate = val_curve(material.reading), log.train.tokens_per_second
+    # Each start makes its promise anew, and it holds for the steps of that start alone.
+    starts = max((event.line for event in log.events if event.kind is EventKind.RESUME), default=0)
+    val, rate = val_curve(material.reading), log.train.tokens_per_second[log.train.line > starts]
     memory = log.header.get("peak_memory_bytes")
     rows = outcomes(
         promise,
@@ -158,7 +161,7 @@ def promise_section(material: Material) -> Html | None:
     if not rows:
         return None
     return table(
-        "What the plan promised before the first step, and what came of it",
+        "What the plan promised at the last start, and what came of it",
         ["quantity", "promised #", "low to high #", "came #", "of the band #"],
         [
             (

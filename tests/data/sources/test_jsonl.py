@@ -106,7 +106,9 @@ def test_a_broken_line_is_named_with_its_number_or_left_out(
 def test_wrong_columns_are_named(lines: Path) -> None:
     with lines.open("a") as file:
         file.write('{"content": "x"}\n')
-    with pytest.raises(DataError, match=r"line 61 of .*a\.jsonl has no column 'text'; it has content"):
+    with pytest.raises(
+        DataError, match=r"line 61 of .*a\.jsonl has no column 'text'; it has content[\s\S]*-column content"
+    ):
         read(lines)
     with pytest.raises(DataError, match=r"has no column 'quality'; it has text, score"):
         read(lines, "quality>1")

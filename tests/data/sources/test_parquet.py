@@ -74,6 +74,8 @@ def test_another_column_of_text(fineweb: Path) -> None:
     assert documents[3].text == "https://example.org/3"
     with pytest.raises(DataError, match=r"has no column 'content'; it has text, id[\s\S]*--text-column NAME"):
         read(fineweb, text_column="content")
+    with pytest.raises(DataError, match="--text-column text"):
+        read(fineweb, text_column="texts")
     with pytest.raises(DataError, match=r"column 'score' of .* holds double, not text"):
         read(fineweb, text_column="score")
 

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import sysconfig
 import urllib.error
@@ -228,3 +229,38 @@ def test_the_cache_is_where_the_platform_keeps_caches(
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setattr("sys.platform", platform)
     assert cache_folder() == tmp_path / expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "guess", "fix"),
+    [
+        (b"\xff\xfea\x00", "the mark of UTF-16", "iconv -f UTF-16 -t UTF-8"),
+        (gzip.compress(b"text"), "the mark of gzip", "gunzip"),
+        (b"\x28\xb5\x2f\xfd\xff", "the mark of zstd", "zstd -d"),
+        (b"PK\x03\x04\xff", "the mark of zip", "unpack it"),
+        (b"%PDF-1.7\n\xe2\xe3", "the mark of PDF", "pdftotext"),
+    ],
+)
+def test_what_no_text_is_by_its_beginning_is_said_with_what_helps(
+    tmp_path: Path, begin: bytes, guess: str, fix: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(begin)
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / "a.txt")
+    assert guess in str(caught.value)
+    assert fix in str(caught.value)
+
+
+def test_utf16_without_its_mark_is_refused_and_a_stray_zero_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(("To be, or not to be\n" * 200).encode("utf-16-le"))
+    with pytest.raises(DataError, match=r"2,048 of 4,096 bytes from 0 on are zero[\s\S]*UTF-16LE"):
+        read(tmp_path / "a.txt")
+    (tmp_path / "b.txt").write_text("To be,\0 or not to be\n" * 200)
+    assert len(read(tmp_path / "b.txt")[0]) == 1
+
+
+def test_hidden_files_of_a_folder_are_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("a.txt", "._a.txt", ".git/b.txt"):
+        (tmp_path / name).write_text(f"in {name}")
+    assert [document.text for document in read(tmp_path)[0]] == ["in a.txt"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gptwright.data.sources.corpus import Corpus, Reader
+from gptwright.data.sources.corpus import Corpus, Reader, files_below
 from gptwright.data.sources.hub import HUB_PREFIX, fetch_repository
 from gptwright.data.sources.jsonl import JSONL_SUFFIXES, JsonlReader
 from gptwright.data.sources.parquet import PARQUET_SUFFIXES, ParquetReader
@@ -70,7 +70,7 @@ def _open(
     path = Path(source)
     if path.is_dir():
         everything = sorted(
-            (found for found in path.rglob("*") if found.is_file()),
+            files_below(path),
             key=lambda found: found.relative_to(path).as_posix(),
         )
         return _in_folder(path, everything, options, skip_bad=skip_bad, name=path.resolve().name)

@@ -259,6 +259,15 @@ def unreadable(path: Path, name: str, error: OSError) -> UnusableError:
     )
 
 
+def files_below(folder: Path) -> list[Path]:
+    """All files of a folder at any depth but the hidden ones, which are a system's or an editor's own."""
+    return [
+        found
+        for found in folder.rglob("*")
+        if found.is_file() and not any(part.startswith(".") for part in found.relative_to(folder).parts)
+    ]
+
+
 def batched_by_size(items: Sequence[tuple[Item, int]], limit: int) -> Iterator[list[Item]]:
     """Neighbouring items in groups that together reach at most `limit`, or hold one item."""
     group: list[Item] = []

@@ -43,7 +43,6 @@ class _Address:
     repository: str
     revision: str | None
     inside: str
-    again: str  # the command that goes on with a download
     kind: str = "dataset"
     purpose: str = _PURPOSE
 
@@ -69,7 +68,7 @@ def fetch_repository(source: str, suffixes: Sequence[str], say: Callable[[str], 
 
 
 def fetch_model(
-    repository: str, choose: Callable[[list[str]], list[str]], say: Callable[[str], None], *, again: str
+    repository: str, choose: Callable[[list[str]], list[str]], say: Callable[[str], None]
 ) -> FetchedRepository:
     """Downloads files of a model repository that are not there yet, or finds them in the cache.
 
@@ -77,13 +76,12 @@ def fetch_model(
         repository: `OWNER/NAME`.
         choose: from the names in it to those that are wanted.
         say: told what is downloaded and how big it is, before that starts.
-        again: the command that goes on with a download that broke off.
 
     Raises:
         DataError: there is no such repository, no network and nothing in the cache, or a damaged file.
         DiskFullError: there is no room for the download.
     """
-    address = _Address(repository, None, "", again, kind="model", purpose="a model of the hub")
+    address = _Address(repository, None, "", kind="model", purpose="a model of the hub")
     return _fetch(address, lambda _, names, __: choose(names), say)
 
 
@@ -109,7 +107,6 @@ def _parsed(source: str) -> _Address:
         f"{parts[0]}/{name}",
         unquote(revision) or None,
         "/".join(parts[2:]),
-        f"gptwright prepare {source}",
     )
 
 
@@ -157,7 +154,7 @@ def _check_sha256(address: _Address, path: Path, expected: str | None) -> None:
             f"{path.name} of {address.repository} arrived damaged: its sha256 is {seen[:12]}…,"
             f" the hub says {expected[:12]}…",
             why="it was removed again",
-            fix=f"run `{address.again}` again",
+            fix="give the same command again",
         )
 
 
@@ -251,7 +248,7 @@ def _explained(address: _Address) -> Iterator[None]:
         raise DataError(
             f"{address.repository} is not in the cache, and the hub is not to be asked or cannot be reached",
             why="HF_HUB_OFFLINE is set, or there is no network",
-            fix=f"connect and run `{address.again}` again, or give a local copy",
+            fix="give the same command with a network, or the folder of a copy",
         ) from None
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise DataError(
@@ -274,5 +271,5 @@ def _no_network(address: _Address, reason: str) -> DataError:
     return DataError(
         f"{address.repository} cannot be downloaded: {reason}",
         why="what was downloaded so far is kept",
-        fix=f"run `{address.again}` again when the network is there; it goes on",
+        fix="the same command goes on when the network is there; the folder of a copy is taken too",
     )

@@ -154,7 +154,8 @@ class JsonlUnit:
         for column in self.options.columns:
             if column not in record:
                 place = self._place(number)
-                error = missing_column(f"{place} of {self.path}", column, list(record), self.options)
+                texts = [name for name, value in record.items() if isinstance(value, str)]
+                error = missing_column(f"{place} of {self.path}", column, list(record), texts, self.options)
                 raise UnusableError(f"{self.name} {place}", f"no column '{column}'", error)
         for condition in self.options.where:
             value = record[condition.column]

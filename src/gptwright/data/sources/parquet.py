@@ -30,6 +30,7 @@ PARQUET_SUFFIXES = (".parquet",)
 # FineWeb's documents have 3 to 5 kB: some megabytes at a time.
 _ROWS_AT_A_TIME = 1024
 _STREAM_BYTES = 1024 * 1024
+_TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +139,11 @@ def _row_groups(path: Path, name: str, options: RecordOptions) -> list[int]:
         schema, metadata = file.schema_arrow, file.metadata
         for column in options.columns:
             if column not in schema.names:
-                error = missing_column(str(path), column, list(schema.names), options)
+                texts = [field.name for field in schema if str(field.type) in _TEXT_TYPES]
+                error = missing_column(str(path), column, list(schema.names), texts, options)
                 raise UnusableError(name, f"no column '{column}'", error)
         kind = str(schema.field(options.text_column).type)
-        if kind not in ("string", "large_string", "string_view"):
+        if kind not in _TEXT_TYPES:
             raise UnusableError(
                 name,
                 f"column '{options.text_column}' holds {kind}",

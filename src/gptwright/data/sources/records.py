@@ -3,6 +3,7 @@
 A condition is written as `int_score>=4` or `language==en`. A record that lacks a value does not fulfil it.
 """
 
+import difflib
 import json
 import operator
 import re
@@ -89,10 +90,21 @@ def parse_condition(text: str) -> Condition:
     return Condition(column, "==" if sign == "=" else sign, value)
 
 
-def missing_column(where: str, column: str, there: list[str], options: RecordOptions) -> DataError:
-    """The error for a file without a column that is asked for."""
+def missing_column(
+    where: str, column: str, there: list[str], texts: list[str], options: RecordOptions
+) -> DataError:
+    """The error for a file without a column that is asked for.
+
+    Args:
+        where: the file, or its line.
+        column: what it does not have.
+        there: the columns that it has.
+        texts: those of them that hold text.
+        options: what was asked.
+    """
     if column == options.text_column:
-        fix = "name the column of the text: --text-column NAME"
+        near = texts if len(texts) == 1 else difflib.get_close_matches(column, texts, n=1)
+        fix = f"name the column of the text: --text-column {near[0] if near else 'NAME'}"
     else:
         fix = "--where with one of the columns that are there"
     shown = ", ".join(there[:12]) + (f" and {len(there) - 12} more" if len(there) > 12 else "")

@@ -1,7 +1,7 @@
 """Text files: one, or a folder of them.
 
-A folder is searched for *.txt and *.md at any depth and read in the order of the relative paths, so that a
-corpus is the same on every file system. A single file may have any name.
+A folder is searched for *.txt and *.md at any depth, but not for hidden ones, and read in the order of the
+relative paths, so that a corpus is the same on every file system. A single file may have any name.
 
 One file is one document. A file above 8 MiB comes in parts that end at line ends (at a space where there is
 no line end near, so that a file of one endless line is read too), and memory stays bounded by the part. Bytes
@@ -26,6 +26,7 @@ from gptwright.data.sources.corpus import (
     Unit,
     UnusableError,
     batched_by_size,
+    files_below,
     unreadable,
 )
 from gptwright.errors import DataError
@@ -34,6 +35,17 @@ TEXT_SUFFIXES = (".txt", ".md")
 
 # In memory it may take four bytes a character, several times over: below 150 MB in all.
 _PART_BYTES = 8 * 1024 * 1024
+# How files begin that people take for text, what that is, and what makes text of it.
+_MARKS = (
+    (codecs.BOM_UTF16_LE, "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+    (codecs.BOM_UTF16_BE, "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+    (b"\x1f\x8b", "gzip", "unpack it (gunzip)"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unpack it (zstd -d)"),
+    (b"PK\x03\x04", "zip, as Word's documents and e-books are", "unpack it, or save its text as .txt"),
+    (b"%PDF", "PDF", "save its text as .txt (pdftotext)"),
+)
+# Every second byte of English in UTF-16 is zero, which is valid UTF-8; a text has none, or a few by accident.
+_LOOK_BYTES, _ZERO_SHARE = 4096, 1 / 8
 # How far a line end, then a space, is looked for; beyond, a part ends inside a word.
 _SEARCH_BYTES = 64 * 1024
 
@@ -107,7 +119,7 @@ def text_corpus(path: Path, *, skip_bad: bool) -> Corpus:
     """
     if not path.is_dir():
         return Corpus(name=path.name, root=path.parent, files=(path,), skip_bad=skip_bad, reader=TextReader())
-    everything = [found for found in path.rglob("*") if found.is_file()]
+    everything = files_below(path)
     files = sorted(
         (found for found in everything if found.suffix.lower() in TEXT_SUFFIXES),
         key=lambda found: found.relative_to(path).as_posix(),
@@ -169,24 +181,45 @@ def _read(part: TextPart, tally: Tally) -> Document:
     except UnicodeDecodeError as error:
         at = part.start + len(block) - len(body) + error.start
         raise _invalid_utf8(part, at, body[error.start : error.start + 8], block) from None
-    name = part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}"
+    head = body[:_LOOK_BYTES]
+    if head.count(0) > _ZERO_SHARE * len(head):
+        raise _zeros(part, head)
+    name = _called(part)
     tally.add(name, len(block), hashlib.sha256(block).hexdigest(), documents=int(part.number == 0))
     return Document(part.name, text, part.number)
 
 
 def _invalid_utf8(part: TextPart, offset: int, seen: bytes, block: bytes) -> UnusableError:
     shown = seen.hex(" ")
-    utf16 = block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    guess = "; it begins with the mark of UTF-16" if utf16 else ""
+    marks = ((kind, fix) for mark, kind, fix in _MARKS if part.number == 0 and block.startswith(mark))
+    kind, fix = next(marks, ("", "save the file as UTF-8"))
+    guess = f"; it begins with the mark of {kind}" if kind else ""
     return UnusableError(
-        part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}",
+        _called(part),
         f"not UTF-8 at byte {offset} ({shown})",
         DataError(
             f"{part.path} is not UTF-8: invalid bytes {shown} at byte offset {offset}{guess}",
             why="guessing an encoding would silently train on wrong characters",
-            fix="save the file as UTF-8, or leave such files out with --skip-bad",
+            fix=f"{fix}, or leave such files out with --skip-bad",
         ),
     )
+
+
+def _zeros(part: TextPart, head: bytes) -> UnusableError:
+    seen = f"{head.count(0):,} of {len(head):,} bytes from {part.start} on are zero"
+    return UnusableError(
+        _called(part),
+        seen,
+        DataError(
+            f"{part.path} is no UTF-8 text: {seen}",
+            why="it is UTF-16 without its mark, or no text, and would be trained on zeros and all",
+            fix="save it as UTF-8 (iconv -f UTF-16LE -t UTF-8), or leave such files out with --skip-bad",
+        ),
+    )
+
+
+def _called(part: TextPart) -> str:
+    return part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}"
 
 
 def _summary(files: list[Path]) -> str:

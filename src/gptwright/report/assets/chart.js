@@ -10,7 +10,11 @@
 const SVG = "http://www.w3.org/2000/svg";
 // The share of a run in which the loss falls from ln(vocabulary).
 const START_SHARE = 0.03;
+// On the left there is room for the axis' name and, beside it, for its longest number.
 const MARGIN = { top: 14, right: 16, bottom: 42, left: 58 };
+const NAME_WIDTH = 32;
+// No text of 12 pixels is wider; measuring it would lay out the page for every chart that is drawn.
+const DIGIT_WIDTH = 7.2;
 
 function svgElement(name, attributes, text) {
   const element = document.createElementNS(SVG, name);
@@ -171,7 +175,6 @@ class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const [low, high] = this.window || this.extent();
     const safeLow = this.log.x && low <= 0 ? this.extent()[0] : low;
-    this.x = makeScale(safeLow, high, MARGIN.left, width - MARGIN.right, this.log.x);
     this.drawn = this.visible().map((curve) => {
       const xs = this.xsOf(curve);
       return { curve, xs, rows: rowsWithin(xs, safeLow, high) };
@@ -179,9 +182,12 @@ class Chart {
     const [bottom, top] = this.heights(safeLow, high);
     this.y = makeScale(bottom, top, height - MARGIN.bottom, MARGIN.top, this.log.y);
     this.size = { width, height };
-    const inner = svgElement("svg", { x: MARGIN.left, y: MARGIN.top, width: width - MARGIN.left - MARGIN.right,
+    this.ticks = heightTicks(this.y, this.figure.unit);
+    this.left = Math.max(MARGIN.left, NAME_WIDTH + DIGIT_WIDTH * Math.max(0, ...this.ticks.map((tick) => tick.text.length)));
+    this.x = makeScale(safeLow, high, this.left, width - MARGIN.right, this.log.x);
+    const inner = svgElement("svg", { x: this.left, y: MARGIN.top, width: width - this.left - MARGIN.right,
       height: height - MARGIN.top - MARGIN.bottom, overflow: "hidden" });
-    const shifted = svgElement("g", { transform: `translate(${-MARGIN.left} ${-MARGIN.top})` });
+    const shifted = svgElement("g", { transform: `translate(${-this.left} ${-MARGIN.top})` });
     for (const entry of this.drawn) shifted.append(drawCurve(entry, this.x, this.y));
     inner.append(shifted);
     this.over = svgElement("g", { class: "over" });
@@ -211,15 +217,19 @@ function verticalRange(drawn, log, from = -Infinity) {
   return [low >= 0 && bottom < 0 ? 0 : bottom, high + air * (high - low)];
 }
 
+function heightTicks(y, unit) {
+  const values = y.ticks(Math.max(2, (y.from - y.to) / 48));
+  return values.map((value) => ({ value, text: tickText(value, unit, Math.max(...values)) }));
+}
+
 function drawGrid(chart) {
-  const { x, y, size, figure } = chart;
+  const { x, y, size, figure, left, ticks } = chart;
   const grid = svgElement("g", { class: "grid", "aria-hidden": "true" });
-  const [left, right, bottom] = [MARGIN.left, size.width - MARGIN.right, size.height - MARGIN.bottom];
-  const ticks = y.ticks(Math.max(2, (bottom - MARGIN.top) / 48));
-  for (const tick of ticks) {
-    const at = y.place(tick).toFixed(1);
+  const [right, bottom] = [size.width - MARGIN.right, size.height - MARGIN.bottom];
+  for (const { value, text } of ticks) {
+    const at = y.place(value).toFixed(1);
     grid.append(svgElement("line", { x1: left, x2: right, y1: at, y2: at }),
-      svgElement("text", { x: left - 8, y: at, dy: "0.32em", "text-anchor": "end" }, tickText(tick, figure.unit, Math.max(...ticks))));
+      svgElement("text", { x: left - 8, y: at, dy: "0.32em", "text-anchor": "end" }, text));
   }
   for (const tick of x.ticks(Math.max(2, (right - left) / 72))) {
     const at = x.place(tick).toFixed(1);
@@ -284,6 +294,8 @@ function bandPath(curve, xs, rows, x, y) {
 // Whole-height marks lie behind the curves, points in front of them.
 function drawMarks(chart, points) {
   const group = svgElement("g", { class: "marks" });
+  // Where the text on each line ends: marks that stand close together would write over each other.
+  const ends = [];
   for (const mark of chart.figure.marks) {
     if ((mark.y !== null) !== points) continue;
     const value = mark.x * chart.perStep(mark.run);
@@ -299,8 +311,17 @@ function drawMarks(chart, points) {
         svgElement("text", { ...text, y: (py + (above ? -12 : 20)).toFixed(1) }, mark.text));
     } else {
       group.append(svgElement("line", { x1: px.toFixed(1), x2: px.toFixed(1), y1: MARGIN.top, y2: chart.size.height - MARGIN.bottom }),
-        svgElement("text", { ...text, y: MARGIN.top + 10 }, mark.text));
+        svgElement("text", { ...text, y: MARGIN.top + 10 + 15 * freeLine(ends, px, near, mark.text) }, mark.text));
     }
   }
   return group;
+}
+
+// The first line of text that is free at a mark, which it then takes.
+function freeLine(ends, px, near, text) {
+  const width = 7 + DIGIT_WIDTH * text.length;
+  const [from, to] = near ? [px - width, px] : [px, px + width];
+  const line = ends.findIndex((end) => end <= from);
+  ends[line < 0 ? ends.length : line] = to;
+  return line < 0 ? ends.length - 1 : line;
 }

@@ -58,7 +58,7 @@ function zoomTo(chart, low, high) {
 }
 
 function zoomBy(chart, factor) {
-  const [left, right] = [MARGIN.left, chart.size.width - MARGIN.right];
+  const [left, right] = [chart.left, chart.size.width - MARGIN.right];
   const middle = chart.cursor === null ? (left + right) / 2 : chart.x.place(chart.cursor);
   zoomTo(chart, chart.x.invert(middle - factor * (middle - left)), chart.x.invert(middle + factor * (right - middle)));
 }
@@ -107,7 +107,7 @@ function readingText(curve, row, unit) {
 function showCursor(chart, from = null) {
   if (chart.cursor === null) return;
   const pixel = chart.x.place(chart.cursor);
-  if (!Number.isFinite(pixel) || pixel < MARGIN.left || pixel > chart.size.width - MARGIN.right) {
+  if (!Number.isFinite(pixel) || pixel < chart.left || pixel > chart.size.width - MARGIN.right) {
     hideCursor(chart);
     return;
   }

@@ -45,7 +45,7 @@ function makeScale(low, high, from, to, log) {
   const width = bend(high) - start || 1;
   const place = (value) => (log && value <= 0 ? NaN : from + ((bend(value) - start) / width) * (to - from));
   const invert = (pixel) => back(start + ((pixel - from) / (to - from)) * width);
-  return { low, high, place, invert, ticks: (count) => (log ? logTicks(low, high) : evenTicks(low, high, count)) };
+  return { low, high, from, to, place, invert, ticks: (count) => (log ? logTicks(low, high) : evenTicks(low, high, count)) };
 }
 
 // Steps of 1, 2 or 5 times a power of ten, about `count` of them.
@@ -56,7 +56,8 @@ function evenTicks(low, high, count) {
   const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.999);
   const ticks = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high * (1 + 1e-12) + step * 1e-9; n++) ticks.push(n * step);
-  return ticks;
+  // One number alone is no scale.
+  return ticks.length < 2 && count < 16 ? evenTicks(low, high, 2 * count) : ticks;
 }
 
 function logTicks(low, high) {
