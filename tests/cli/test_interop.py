@@ -152,7 +152,11 @@ def test_finetune_shakespeare_works_end_to_end_from_weights(
     moved = (weights["transformer.wte.weight"] - foreign.weights["transformer.wte.weight"]).abs().max()
     assert 0 < moved < 1e-3  # six steps at a low rate, from there
     assert first["kind"] == "eval"
-    assert gptwright("sample", str(out), "--device=cpu", "--max_new_tokens=5").status == 0
+    # As nanoGPT's sample.py is called.
+    options = (f"--out_dir={out}", "--device=cpu", "--dtype=bfloat16", "--compile=False")
+    spoken = gptwright("sample", *options, "--num_samples=1", "--max_new_tokens=5")
+    assert spoken.status == 0, spoken.err
+    assert "decoding is in float32" in spoken.err
     again = gptwright("resume", str(out), "--max_iters=8", "--device=cpu")
     assert again.status == 0, again.err
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @click.option("--out_dir", type=click.Path(path_type=Path), help="The run, as nanoGPT names it.")
 @click.option("--init_from", default="resume", hidden=True, help="nanoGPT's; `resume` alone has a run.")
+@click.option("--dtype", hidden=True, help="nanoGPT's; decoding is in float32.")
+@click.option("--compile", hidden=True, help="nanoGPT's; decoding is not compiled.")
 @click.option(
     "--start",
     metavar="TEXT",
@@ -76,6 +78,8 @@ def command(
     run: Path | None,
     out_dir: Path | None,
     init_from: str,
+    dtype: str | None,
+    compile: str | None,  # noqa: A002, nanoGPT's name
     as_json: bool,
     start: tuple[str, ...],
     num_samples: int,
@@ -88,6 +92,8 @@ def command(
             f"sample takes a run, and --init_from={init_from} names weights",
             fix=f"gptwright import {init_from} --out DIR, then gptwright sample DIR",
         )
+    if dtype not in (None, "float32") or compile not in (None, "False"):
+        click.echo("decoding is in float32 and not compiled; --dtype and --compile change nothing", err=True)
     from gptwright.train.speak import Sample, Speaker
 
     folder = run or out_dir

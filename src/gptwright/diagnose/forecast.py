@@ -3,7 +3,7 @@
 The continuation is that of the run's own curve, with the interval of the fit; what other changes would bring
 is a difference of the scaling laws, with their spread. Neither is said where the curve does not carry it:
 broken, stuck or overfitted runs, logs of less than 30 % of the plan or of its late part alone, curves of few
-points, training losses over text that is known by heart.
+points or mostly of the warm-up, training losses over text that is known by heart.
 """
 
 import math
@@ -87,6 +87,9 @@ def forecast_run(reading: Reading) -> RunForecast | None:
     """The forecast of a run; None where its curve carries none."""
     curve, last = _curve(reading), reading.progress.last_step
     if curve is None or last is None or turning_point(reading) is not None or _broken(reading, curve):
+        return None
+    warm_up = reading.settings.number("warmup_iters")
+    if warm_up is not None and last.number < 2 * warm_up:
         return None
     fractions = lr_fractions(reading, curve.step)
     fit = fit_curve(curve.step, curve.value, lr_fraction=fractions)

@@ -191,6 +191,11 @@ class TestPromises:
         run = write_run(tmp_path, settings, {}, web_loss, first=351_000, last=351_590)
         assert forecast_run(read_run(open_run(str(run)))) is None
 
+    def test_a_warm_up_carries_no_forecast(self, tmp_path: Path) -> None:
+        settings = WEB | {"warmup_iters": 700, "eval_interval": 100}
+        assert "still-improving" not in found(write_run(tmp_path, settings, {}, web_loss, last=1300))
+        assert "still-improving" in found(write_run(tmp_path, settings, {}, web_loss, last=1500))
+
     def test_training_loss_over_text_known_by_heart_is_no_progress(self, tmp_path: Path) -> None:
         settings = CHARACTERS | {"eval_interval": 10**9}
         run = write_run(tmp_path, settings, SHAKESPEARE, characters, vocab_size=65)
