@@ -43,17 +43,6 @@ NOT_OF_THIS_RUN = re.compile(
     r"|lr of|settings of|follow\w*|taken from|copied from|borrowed from)\b",
     re.IGNORECASE,
 )
-# What is taken of another model, or made of it: "same depth as GPT-2 124M", "half the width of the 350M".
-OF_A_FEATURE = re.compile(
-    r"\b(?:(?:depth|width|layers?|heads?|context|vocab\w*|tokenizer|recipe|data|batch|schedule|optimizer)"
-    r"\s(?:as|of|from)|half|twice|double|a (?:third|quarter)|\d times)\s[^.;,]*$",
-    re.IGNORECASE,
-)
-CHANGED_AFTER = re.compile(
-    r"^\W{0,3}(?:(?:model|param\w*|config|shape|size)\W{1,3})?"
-    r"(?:but|except|with (?:half|twice|double|fewer|less|more|only)|halved|cut|scaled|shrunk|minus)\b",
-    re.IGNORECASE,
-)
 # A rule's number in a line of its own; beside a setting it is a claim about that.
 OF_A_RULE = re.compile(r"\b(?:chinchilla|optimal|optimum|target)\b", re.IGNORECASE)
 # How far a claim may be off: "125M" for 123.59M is a label, "3B" for 10.5B is wrong. Rounding to one digit
@@ -120,11 +109,4 @@ def comments_of(reading: Reading) -> tuple[Comment, ...]:
 def of_another_run(claim: Claim) -> bool:
     """Whether the words before a number say that it is not this run's."""
     of_a_rule = claim.comment.field is None and OF_A_RULE.search(claim.before)
-    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before) or _is_made_of(claim))
-
-
-def _is_made_of(claim: Claim) -> bool:
-    """Whether a size is that of a model of which something was taken, or changed."""
-    if claim.value < 1e6:
-        return False
-    return bool(OF_A_FEATURE.search(claim.before) or CHANGED_AFTER.match(claim.after))
+    return bool(of_a_rule or NOT_OF_THIS_RUN.search(claim.before))

@@ -335,5 +335,5 @@ def test_a_label_is_held_against_what_the_log_counts(tmp_path: Path) -> None:
     mismatch = next(
         f for f in size_label_mismatch(read_run(open_run(str(tmp_path)))) if isinstance(f, Finding)
     )
-    assert mismatch.message == "The note says 1B; the log counts 596.05M parameters."
+    assert mismatch.message == "The note says 1B; the log itself counts 596.05M parameters."
     assert mismatch.actions[0].text == "Correct the label to 596.05M."

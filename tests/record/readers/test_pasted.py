@@ -84,18 +84,21 @@ SIZE = "number of parameters: 40.56M\n"
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "counted"),
     [
-        f"My config:\n{CONFIG}{SIZE}{LINES}",
-        f"Overriding config with config/train.py:\n# ~125M parameters\n{CONFIG}\n{SIZE}{LINES}",
-        f"{SIZE}{LINES}\n# the ~125M model\nn_layer = 12\nn_embd = 384\n",
-        f"{SIZE}{LINES}\nn_layer = 12\n# ~125M parameters\nn_embd = 384\n",
+        (f"My config:\n{CONFIG}{SIZE}{LINES}", "the log itself counts"),
+        (
+            f"Overriding config with config/train.py:\n# ~125M parameters\n{CONFIG}\n{SIZE}{LINES}",
+            "the values make a model of",
+        ),
+        (f"{SIZE}{LINES}\n# the ~125M model\nn_layer = 12\nn_embd = 384\n", "the log itself counts"),
+        (f"{SIZE}{LINES}\nn_layer = 12\n# ~125M parameters\nn_embd = 384\n", "the log itself counts"),
     ],
 )
-def test_a_comment_beside_settings_is_a_claim(message: str) -> None:
+def test_a_comment_beside_settings_is_a_claim(message: str, counted: str) -> None:
     evidence = RunEvidence(path="-", log=read(message), config=None, stated={})
     (found,) = [f for f in diagnose(read_run(evidence)).findings if f.id == "size-label-mismatch"]
-    assert found.message == "The log says 125M; its values make a model of 40.56M parameters."
+    assert found.message == f"A comment in the log says 125M; {counted} 40.56M parameters."
     claim = found.evidence[0]
     assert claim.text == "125M"
     assert "125M" in message.split("\n")[int(claim.source.removeprefix("log:")) - 1]

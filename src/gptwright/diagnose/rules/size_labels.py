@@ -53,6 +53,17 @@ MODEL_NAME_BEFORE = re.compile(
 # A comment that is nothing but a size: "124M", "~ 0.35B".
 ONLY_A_SIZE = re.compile(r"^\W*\d+(?:\.\d+)?\s?[MB]\W*$")
 SHAPE_FIELDS = ("n_layer", "n_head", "n_embd", "model_type")
+# What is taken of another model, or made of it: "same depth as GPT-2 124M", "half the width of the 350M".
+OF_A_FEATURE = re.compile(
+    r"\b(?:(?:depth|width|layers?|heads?|context|vocab\w*|tokenizer|recipe|data|batch|schedule|optimizer)"
+    r"\s(?:as|of|from)|half|twice|double|a (?:third|quarter)|\d times)\s[^.;,]*$",
+    re.IGNORECASE,
+)
+CHANGED_AFTER = re.compile(
+    r"^\W{0,3}(?:(?:model|param\w*|config|shape|size)\W{1,3})?"
+    r"(?:but|except|with (?:half|twice|double|fewer|less|more|only)|halved|cut|scaled|shrunk|minus)\b",
+    re.IGNORECASE,
+)
 # Words by which a note, which may tell of anything, speaks of more than this run's model.
 MORE_THAN_THIS_RUN = re.compile(
     r"\b(?:other|another|colleague|friend|his|her|their|previous|last|first|second|next|would|could|should"
@@ -82,16 +93,15 @@ def size_label_mismatch(reading: Reading) -> Iterator[Verdict]:
     if not wrong:
         return
     facts, written = [fact for fact, _ in wrong], dict.fromkeys(size for _, size in wrong)
-    place = "log" if all(fact.origin is Origin.LOGGED for fact in facts) else "config"
+    place = "A comment in the log" if all(fact.origin is Origin.LOGGED for fact in facts) else "The config"
     if all(fact.source == "fact:note" for fact in facts):
-        place = "note"
+        place = "The note"
     size = units.count(counted.number)
     yield finding(
         "size-label-mismatch",
         Severity.WARNING,
         Confidence.CERTAIN,
-        f"The {place} says {' and '.join(written)}; {_in_words_of_its_source(counted, place)} {size}"
-        " parameters.",
+        f"{place} says {' and '.join(written)}; {_who_counts(counted)} {size} parameters.",
         [*facts, counted],
         actions=[
             Action(
@@ -119,11 +129,8 @@ def _wrong_claims(reading: Reading, truths: Sequence[float]) -> list[tuple[Fact,
     return wrong
 
 
-def _in_words_of_its_source(counted: Fact, place: str) -> str:
-    if counted.origin is Origin.LOGGED:
-        return "the log counts"
-    whose = "the run's" if place == "note" else "its"
-    return f"{whose} values make a model of"
+def _who_counts(counted: Fact) -> str:
+    return "the log itself counts" if counted.origin is Origin.LOGGED else "the values make a model of"
 
 
 def _note_on_this_run(reading: Reading) -> Fact | None:
@@ -164,6 +171,8 @@ def _wrong_sizes_of_a_note(note: str, truths: Sequence[float], reading: Reading)
 def _about_size(claim: Claim) -> bool:
     """Whether a claim is about the model's size: a large number beside a word for a model, not of tokens."""
     if claim.value < 1e5 or TOKEN_WORDS.match(claim.after) or of_another_run(claim):
+        return False
+    if OF_A_FEATURE.search(claim.before) or CHANGED_AFTER.match(claim.after):
         return False
     if SIZE_WORDS.match(claim.after) or SIZE_BEFORE.search(claim.before):
         return True
