@@ -195,6 +195,13 @@ def test_a_small_validation_split_is_announced(tmp_path: Path, corpus: Path) -> 
     assert f"a standard error of {share:.1f} % of the spread between windows" in report.val_note
 
 
+def test_a_file_of_records_that_is_read_as_text_is_announced(tmp_path: Path) -> None:
+    for name, told in (("texts.CSV", True), ("texts.json", True), ("texts.log", False)):
+        (tmp_path / name).write_text('[{"text": "some words"}]\n' * 50, encoding="utf-8")
+        warnings = prepare(str(tmp_path / name), out=tmp_path / f"of-{name}", tokenizer="char").warnings
+        assert [w for w in warnings if "read as plain text" in w] == (warnings[:1] if told else [])
+
+
 def test_skipped_files_are_reported(tmp_path: Path, corpus: Path) -> None:
     (corpus / "bad.txt").write_bytes(b"ab\xff")
     with pytest.raises(DataError, match=r"bad\.txt is not UTF-8: invalid bytes ff at byte offset 2"):

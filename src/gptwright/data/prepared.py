@@ -27,6 +27,8 @@ WINDOW_LENGTHS = (1024, 64)
 
 _FEW_WINDOWS = 16
 _ENOUGH_TOKENS = 1_000_000
+# A file of these kinds is read as the text that it is, marks and all.
+_MARKED_UP = (".json", ".csv", ".tsv", ".html", ".htm", ".xml", ".ipynb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +190,12 @@ def _warnings(manifest: Manifest) -> list[str]:
     tokens, total = manifest.splits["val"].tokens, sum(split.tokens for split in manifest.splits.values())
     windows = manifest.validation.windows
     warnings = []
+    name = manifest.sources[0].name
+    if name.lower().endswith(_MARKED_UP):
+        warnings.append(
+            f"{name} was read as plain text, with its names, quotes and marks: if its texts alone are meant,"
+            ' save them as .txt or, one {"text": …} a line, as .jsonl'
+        )
     if windows["1024"] < _FEW_WINDOWS:
         warnings.append(
             f"the validation split has only {tokens:,} tokens ({windows['1024']} windows of 1,024,"
