@@ -97,10 +97,9 @@ def _finding(finding: Finding) -> Html:
 
 
 def _action(text: str, settings: Mapping[str, object]) -> Html:
-    options = " ".join(f"--{name}={value}" for name, value in settings.items())
-    return tag(
-        "p", "Do: ", text, " " if options else None, tag("code", options, class_="set") if options else None
-    )
+    """An option is a word of its own, so that no line ends within one."""
+    options = [tag("code", f"--{name}={value}", class_="set") for name, value in settings.items()]
+    return tag("p", "Do: ", text, *(part for option in options for part in (" ", option)))
 
 
 def _evidence(fact: Fact) -> Iterable[Html | str]:

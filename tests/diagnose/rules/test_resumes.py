@@ -49,7 +49,14 @@ def test_a_run_that_goes_on_as_it_was(tmp_path: Path) -> None:
 def test_a_rate_that_was_set_back_is_the_cause(tmp_path: Path) -> None:
     findings = resumed(tmp_path, 0.3, rate=True)
     assert "resume-jump" not in findings
-    assert "lr-jump" in findings
+    assert findings["lr-jump"].actions[0].settings == {"lr_schedule": "wsd"}
+
+
+def test_a_schedule_with_a_cool_down_is_not_advised_to_who_has_it(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('lr_schedule = "wsd"\n')
+    (action,) = resumed(tmp_path, 0.3, rate=True)["lr-jump"].actions
+    assert "before its cool-down" in action.text
+    assert not action.settings
 
 
 def test_an_older_checkpoint_is_compared_at_its_own_steps(tmp_path: Path) -> None:

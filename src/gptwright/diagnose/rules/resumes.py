@@ -52,13 +52,18 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
                 if resumed
                 else []
             ),
-            actions=[
-                Action(
-                    "To be able to extend a run, use a schedule that stays constant and decays at the end.",
-                    {"lr_schedule": "wsd"},
-                )
-            ],
+            actions=[_way_to_extend(reading)],
         )
+
+
+def _way_to_extend(reading: Reading) -> Action:
+    """How a run can be made longer without a jump."""
+    if reading.settings.word("lr_schedule") == "wsd":
+        return Action("To extend a run of this schedule, go on from a checkpoint before its cool-down.")
+    return Action(
+        "To be able to extend a run, use a schedule that stays constant and decays at the end.",
+        {"lr_schedule": "wsd"},
+    )
 
 
 def _restarts(train: TrainLines, jumps: list[tuple[int, int, int]]) -> float | None:

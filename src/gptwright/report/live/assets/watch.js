@@ -250,8 +250,7 @@ function findingOf(finding) {
   for (const cause of finding.causes) box.append(element("p", "quiet", `${cause.confidence} cause: ${cause.text}`));
   for (const action of finding.actions) {
     const line = element("p", "action", action.text);
-    const settings = Object.entries(action.set).map(([name, value]) => `--${name}=${value}`).join(" ");
-    if (settings) line.append(" ", element("code", "set", settings));
+    for (const [name, value] of Object.entries(action.set)) line.append(" ", element("code", "set", `--${name}=${value}`));
     box.append(line);
   }
   if (finding.evidence.length) {
