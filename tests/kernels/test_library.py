@@ -124,5 +124,5 @@ def test_where_there_are_none_it_is_said_why(
 
 @pytest.mark.skipif(os.name != "posix", reason="another system is only pretended")
 def test_other_systems_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert isinstance(load_kernels(torch.float32), Missing)

@@ -41,9 +41,10 @@ def wrong_numbers(session: Session, config: TrainConfig) -> str | None:
     batch = [ids_1T.expand(rows, -1).contiguous().to(place) for ids_1T in (window_1T, targets_1T)]
     model.eval()
     try:
+        # Apart: older torch keeps the narrow weights that it made without gradients for the pass that needs them.
+        with session.precision.autocast(), torch.no_grad():
+            losses_B = session.forward(*batch, per_window=True).float().cpu()
         with session.precision.autocast():
-            with torch.no_grad():
-                losses_B = session.forward(*batch, per_window=True).float().cpu()
             loss = session.forward(*batch)
         session.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         gradient = _gradient(model) / session.scaler.get_scale()
