@@ -41,7 +41,7 @@ def wrong_numbers(session: Session, config: TrainConfig) -> str | None:
     batch = [ids_1T.expand(rows, -1).contiguous().to(place) for ids_1T in (window_1T, targets_1T)]
     model.eval()
     try:
-        # Apart: older torch keeps the narrow weights that it made without gradients for the pass that needs them.
+        # Apart: older torch keeps weights that it narrowed without gradients for the pass that needs them.
         with session.precision.autocast(), torch.no_grad():
             losses_B = session.forward(*batch, per_window=True).float().cpu()
         with session.precision.autocast():

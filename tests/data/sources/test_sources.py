@@ -235,7 +235,7 @@ def test_the_cache_is_where_the_platform_keeps_caches(
     ("begin", "guess", "fix"),
     [
         (b"\xff\xfea\x00", "the mark of UTF-16", "iconv -f UTF-16 -t UTF-8"),
-        (gzip.compress(b"text"), "the mark of gzip", "gunzip"),
+        (gzip.compress(b"text", mtime=0), "the mark of gzip", "gunzip"),
         (b"\x28\xb5\x2f\xfd\xff", "the mark of zstd", "zstd -d"),
         (b"PK\x03\x04\xff", "the mark of zip", "unpack it"),
         (b"%PDF-1.7\n\xe2\xe3", "the mark of PDF", "pdftotext"),
