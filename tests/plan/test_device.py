@@ -10,6 +10,7 @@ from gptwright.arithmetic.step import Step
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.efficiency import CPU_BASIS, FLOAT32_KERNELS_BASIS, KERNELS_BASIS, MATRIX_BASIS
+from gptwright.hardware.torch_build import has_gpu_libraries
 from gptwright.plan import device as planning
 from gptwright.plan.plan import Plan, make_plan
 from gptwright.report.plan_document import plan_document
@@ -81,6 +82,7 @@ def test_a_cpu_with_bfloat16_and_a_compiler_uses_our_own_kernels(settings: dict[
         compiled=False,
         accumulation=plan.config.gradient_accumulation_steps,
         device_kind="cpu",
+        gpu_libraries=has_gpu_libraries(),
     )
     assert plan.memory == training_memory(step)
 
