@@ -3,7 +3,8 @@
 The continuation is that of the run's own curve, with the interval of the fit; what other changes would bring
 is a difference of the scaling laws, with their spread. Neither is said where the curve does not carry it:
 broken, stuck or overfitted runs, logs of less than 30 % of the plan or of its late part alone, curves of few
-points or mostly of the warm-up, training losses over text that is known by heart.
+points, training losses over text that is known by heart. A curve that is mostly warm-up falls otherwise than
+it will: that it falls is said, and not by how much.
 """
 
 import math
@@ -88,9 +89,6 @@ def forecast_run(reading: Reading) -> RunForecast | None:
     curve, last = _curve(reading), reading.progress.last_step
     if curve is None or last is None or turning_point(reading) is not None or _broken(reading, curve):
         return None
-    warm_up = reading.settings.number("warmup_iters")
-    if warm_up is not None and last.number < 2 * warm_up:
-        return None
     fractions = lr_fractions(reading, curve.step)
     fit = fit_curve(curve.step, curve.value, lr_fraction=fractions)
     if fit is None:
@@ -110,6 +108,12 @@ def forecast_run(reading: Reading) -> RunForecast | None:
         planned_end=_at_planned_end(reading, fit, fractions is not None),
         options=_options(reading, gain, at_end),
     )
+
+
+def is_warming_up(reading: Reading) -> bool:
+    """Whether most of a run's steps so far belong to the warm-up of its learning rate."""
+    warm_up, last = reading.settings.number("warmup_iters"), reading.progress.last_step
+    return warm_up is not None and last is not None and last.number < 2 * warm_up
 
 
 def band_of(gain: float) -> tuple[float, float]:
@@ -226,7 +230,7 @@ def _options(
     hours = None
     if reading.speed.step_seconds is not None and reading.progress.last_step is not None:
         hours = reading.speed.step_seconds.number * reading.progress.last_step.number / 3600
-    if gain_from_half_more is not None and gain_from_half_more > NO_GAIN:
+    if gain_from_half_more is not None and gain_from_half_more > NO_GAIN and not is_warming_up(reading):
         options.append(
             Option(
                 text="half as many steps again",

@@ -191,10 +191,14 @@ class TestPromises:
         run = write_run(tmp_path, settings, {}, web_loss, first=351_000, last=351_590)
         assert forecast_run(read_run(open_run(str(run)))) is None
 
-    def test_a_warm_up_carries_no_forecast(self, tmp_path: Path) -> None:
+    def test_a_warm_up_does_not_tell_by_how_much_more_helps(self, tmp_path: Path) -> None:
         settings = WEB | {"warmup_iters": 700, "eval_interval": 100}
-        assert "still-improving" not in found(write_run(tmp_path, settings, {}, web_loss, last=1300))
-        assert "still-improving" in found(write_run(tmp_path, settings, {}, web_loss, last=1500))
+        message = found(write_run(tmp_path, settings, {}, web_loss, last=1300))["still-improving"].message
+        assert "most of the 1,300 steps are warm-up" in message
+        assert "nats" not in message
+        assert "half as many steps again" not in options(tmp_path)
+        message = found(write_run(tmp_path, settings, {}, web_loss, last=1500))["still-improving"].message
+        assert "half as many steps again would lower it by" in message
 
     def test_training_loss_over_text_known_by_heart_is_no_progress(self, tmp_path: Path) -> None:
         settings = CHARACTERS | {"eval_interval": 10**9}

@@ -11,7 +11,7 @@ from gptwright.arithmetic.reference import LossBand, dataset_family, floor
 from gptwright.arithmetic.reference_characters import EASIER_SPLIT, SPREAD_OF_SPLITS, has_another_split
 from gptwright.arithmetic.trend import noise_of, slope
 from gptwright.diagnose.evaluation import error_by_design
-from gptwright.diagnose.forecast import band_of, forecast_run, peak_rate
+from gptwright.diagnose.forecast import band_of, forecast_run, is_warming_up, peak_rate
 from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
@@ -262,23 +262,21 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
     longer = round(1.5 * steps.number)
-    time = ""
-    if reading.speed.step_seconds is not None:
-        hours = (longer - steps.number) * reading.speed.step_seconds.number / 3600
-        time = f", about {hours:.1f} h at this speed" if hours >= 0.1 else ""
-    less = units.span(*band_of(forecast.gain_from_half_more))
+    known, gain = not is_warming_up(reading), forecast.gain_from_half_more
     yield finding(
         "still-improving",
         Severity.INFO,
         Confidence.LIKELY,
-        f"The loss was still falling at {'the end' if finished else f'step {steps.text}'}; half as many steps"
-        f" again would lower it by {less} nats{time}.",
+        f"The loss was still falling at {'the end' if finished else f'step {steps.text}'}; "
+        + (
+            _by_half_more(reading, steps, gain)
+            if known
+            else f"most of the {steps.text} steps are warm-up, which does not tell what more will bring."
+        ),
         [
             *forecast.evidence,
             steps,
-            derived(
-                "gain", forecast.gain_from_half_more, "continuation of this run's own curve", unit="nats"
-            ),
+            derived("gain", gain, "continuation of this run's own curve", unit="nats") if known else None,
         ],
         actions=[]
         if not finished and any(True for _ in long_plan(reading))
@@ -290,6 +288,15 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
             )
         ],
     )
+
+
+def _by_half_more(reading: Reading, steps: Fact, gain: float) -> str:
+    """What half as many steps again would bring, and how long they take."""
+    time = ""
+    if reading.speed.step_seconds is not None:
+        hours = steps.number / 2 * reading.speed.step_seconds.number / 3600
+        time = f", about {hours:.1f} h at this speed" if hours >= 0.1 else ""
+    return f"half as many steps again would lower it by {units.span(*band_of(gain))} nats{time}."
 
 
 def plateau_unproven(reading: Reading) -> Iterator[Verdict]:
