@@ -24,14 +24,13 @@ from gptwright.record.stated import stated_facts
 
 if TYPE_CHECKING:
     from gptwright.findings import Finding, Unknown
-    from gptwright.plan.backwards import Solved
+    from gptwright.plan.backwards import Solved, Targets
     from gptwright.plan.plan import Plan
 
 # What --fit changes, and why.
 CUT = ("batch_size", "gradient_accumulation_steps")
 FITTED = "so that it fits, at the same tokens per step"
-# What is stated beside a config, but for the device, which may be a setting, and the vocabulary, which is
-# one.
+# What is stated beside a config; the device may be a setting, and the vocabulary is one.
 BESIDE = ("device_count", "train_tokens", "val_tokens", "torch")
 
 
@@ -65,7 +64,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Plans a run and prints it."""
     from gptwright.config.write import to_toml
     from gptwright.files import replace_text, unwritable_as_error
-    from gptwright.plan.backwards import Targets, relengthen, solve
+    from gptwright.plan.backwards import relengthen, solve
     from gptwright.plan.batch import fit
     from gptwright.plan.faster import speed_findings
     from gptwright.plan.local_data import local_facts
@@ -82,13 +81,7 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
     def planner(settings: TrainConfig) -> "Plan":
         return make_plan(settings, facts, sources=loaded.sources)
 
-    targets = Targets(
-        tokens=given["tokens"],
-        tokens_per_parameter=given["chinchilla"],
-        hours=given["hours"],
-        parameters=given["params"],
-    )
-    _one_size(given, loaded)
+    targets = _targets(given, loaded)
     choose_context = not sources and "block_size" not in loaded.sources
     solved = solve(loaded.config, planner, targets, choose_model=not sources, choose_context=choose_context)
     plan, chosen = solved.plan, solved.changes
@@ -125,8 +118,10 @@ def command(config: tuple[str, ...], as_json: bool, **given: Any) -> None:
         show_plan(console, plan, findings, unknown, chosen=chosen)
 
 
-def _one_size(given: Mapping[str, Any], loaded: LoadedConfig) -> None:
-    """Refuses a size that is wanted beside a shape that is given: one of them would silently be dropped."""
+def _targets(given: Mapping[str, Any], loaded: LoadedConfig) -> "Targets":
+    """What is asked for; a size beside a shape that is given is refused, for one of them would be dropped."""
+    from gptwright.plan.backwards import Targets
+
     shape = [name for name in ("n_layer", "n_head", "n_embd") if loaded.sources.get(name) == "option"]
     if given["params"] is not None and shape:
         options = " and ".join(f"--{name}" for name in shape)
@@ -135,6 +130,12 @@ def _one_size(given: Mapping[str, Any], loaded: LoadedConfig) -> None:
             why="--params chooses layers, heads and width",
             fix="give one of them",
         )
+    return Targets(
+        tokens=given["tokens"],
+        tokens_per_parameter=given["chinchilla"],
+        hours=given["hours"],
+        parameters=given["params"],
+    )
 
 
 def _chosen_to_fit(before: TrainConfig, solved: "Solved", fitted: TrainConfig) -> tuple[Fact, ...]:
