@@ -25,7 +25,7 @@ def test_healthy_curves_have_none() -> None:
 
 @pytest.mark.slow
 def test_healthy_curves_have_none_in_995_of_1000() -> None:
-    runs = 2000 if LONG else 400
+    runs = 2000 if LONG else 200
     spikes, rises = _healthy(1, runs)
     assert max(spikes, rises) <= runs // 200
 
