@@ -103,6 +103,23 @@ def test_matrix_registers_make_products_many_times_and_all_else_no_quicker(machi
     assert planned(dtype="float32").device.vector_peak is None
 
 
+def test_fewer_threads_than_cores_have_their_share_of_the_peak(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "usable_cores", lambda: 4)
+    peak = said(planned(threads=1), "peak")
+    assert (peak.number, peak.origin) == (2 * FLOAT32_PEAK / 4, Origin.DERIVED)
+    assert peak.reason.startswith(
+        "0.5 × 100.0 GFLOP/s, the fastest float32 matrix product just now, on 1 of 4"
+    )
+    in_float32 = said(planned(threads=3, dtype="float32"), "peak")
+    assert (in_float32.number, in_float32.text) == (0.75 * FLOAT32_PEAK, "75.0 GFLOP/s")
+    assert in_float32.origin == Origin.DERIVED
+    assert said(planned(threads=9, dtype="float32"), "peak").origin == Origin.MEASURED
+    machine.multiplies_by_matrix_registers(True)
+    assert planned(threads=1).device.vector_peak == FLOAT32_PEAK / 2
+
+
 @pytest.mark.parametrize(
     ("settings", "bfloat16", "why"),
     [

@@ -13,6 +13,7 @@ from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.load import load_config
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, Origin
+from gptwright.hardware import probe
 from gptwright.hardware.detect import find_device
 from gptwright.model.gpt import GPT
 from gptwright.record.run import RunFolder
@@ -148,6 +149,27 @@ def test_a_run_goes_on_with_the_threads_that_it_had(tiny: Mapping[str, str], tmp
     assert torch.get_num_threads() == 3
     fact = next(fact for fact in prepared.session.facts if fact.name == "threads used")
     assert (fact.value, fact.origin) == (3, Origin.LOGGED)
+
+
+def test_the_peak_and_the_promise_are_of_the_threads_in_use(
+    tiny: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "matmul_peak_now", lambda *_, **__: 1e10 * torch.get_num_threads())
+    probe.measure_matmul_peak.cache_clear()
+    promised = {}
+    for count in (1, 3):
+        options = tiny | {"out_dir": str(tmp_path / str(count)), "threads": str(count)}
+        prepared = prepare_new(load_config([], options))
+        prepared.let_go()
+        peak = prepared.session.promise.device.peak
+        assert peak is not None
+        assert peak.number == prepared.session.peak_flops == 1e10 * count
+        speed = prepared.session.promise.speed
+        assert speed is not None
+        promised[count] = speed.likely
+    probe.measure_matmul_peak.cache_clear()
+    # What is not products takes no less with more threads' peak, so it is less than thrice.
+    assert 1.5 < promised[3] / promised[1] <= 3
 
 
 def test_who_speaks_or_scores_beside_others_times_what_it_does(

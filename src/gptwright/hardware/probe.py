@@ -39,9 +39,23 @@ SOURCE = '#include <Python.h>\n#include <cmath>\nextern "C" double f(double x) {
 
 
 @functools.lru_cache
-def measure_matmul_peak(device: Device, dtype: torch.dtype, *, seconds: float = 0.6) -> float:
-    """`matmul_peak_now`, measured once a process."""
-    return matmul_peak_now(device, dtype, seconds=seconds)
+def measure_matmul_peak(
+    device: Device, dtype: torch.dtype, *, seconds: float = 0.6, threads: int | None = None
+) -> float:
+    """`matmul_peak_now`, measured once a process.
+
+    Args:
+        device: where to measure.
+        dtype: of both inputs and the result.
+        seconds: about how long to measure.
+        threads: of a CPU, to measure with; None for as many as torch has.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        return matmul_peak_now(device, dtype, seconds=seconds)
+    finally:
+        torch.set_num_threads(before)
 
 
 def matmul_peak_now(device: Device, dtype: torch.dtype, *, seconds: float) -> float:

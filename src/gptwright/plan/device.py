@@ -11,6 +11,7 @@ from gptwright.hardware.cpu import (
     has_bfloat16,
     has_matrix_registers,
     measure_cpu_peak,
+    usable_cores,
 )
 from gptwright.hardware.kernels import dtype_of_kernels, missing_for_kernels, setting_against_kernels
 from gptwright.hardware.nvidia import visible_cards
@@ -85,7 +86,7 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact
         peak: of this CPU, measured in the dtype that a run chose; `config` then names all of its choice.
     """
     if peak is not None:
-        return _this_cpu(count, _chosen(config), compiled=config.compile is True, peak=peak)
+        return _this_cpu(config, _chosen(config), count, peak)
     here_too = name is None or name.lower() in KINDS or name == cpu_name()
     if name is not None and not here_too:
         return _named(config, stated("device", name), count)
@@ -103,7 +104,7 @@ def plan_device(config: TrainConfig, *, name: str | None, count: int, peak: Fact
             missing = f"{kind} is asked for, this machine has no such GPU, and none is named: --device NAME"
             return _not_known(config, stated("device", kind), count, kind="cuda", remark=missing)
     way = _expected(config)
-    return _this_cpu(count, way, compiled=config.compile is True, peak=_cpu_peak(way.dtype))
+    return _this_cpu(config, way, count, _cpu_peak(way.dtype, config.threads))
 
 
 def _mps_here(config: TrainConfig, count: int) -> PlanDevice:
@@ -263,27 +264,44 @@ def _expected(config: TrainConfig) -> _Way:
     return _Way("float32", False, Origin.DERIVED, reason)
 
 
-def _cpu_peak(dtype: str) -> Fact:
-    """What this CPU reaches in a dtype, from numpy's float32 product, measured just now."""
-    peak = measure_cpu_peak()
+def _cpu_peak(dtype: str, threads: int) -> Fact:
+    """What this CPU reaches in a dtype, from numpy's float32 product, measured just now.
+
+    Args:
+        dtype: of the products.
+        threads: that the run is to have; 0 for as many as there are cores.
+    """
+    peak, share = measure_cpu_peak(), _share_of_cores(threads)
+    measured = "the fastest float32 matrix product just now"
+    if share < 1:
+        measured += f", on {threads} of {usable_cores()} cores"
     if dtype == "float32":
-        return _measured(
-            "peak_flops", peak, units.flops_rate(peak), "fastest float32 matrix product just now"
-        )
+        if share < 1:
+            formula = f"{share:.2g} × {units.flops_rate(peak)}, {measured}"
+            return derived("peak_flops", share * peak, formula, unit="FLOP/s")
+        return _measured("peak_flops", peak, units.flops_rate(peak), measured.removeprefix("the "))
     rate, why = BFLOAT16_RATE, "an instruction makes two products of bfloat16 where it makes one of float32"
     if _by_matrix_registers(dtype):
         rate, why = MATRIX_RATE, "so many times it on the one CPU with AMX that was measured"
-    formula = f"{rate} × {units.flops_rate(peak)}, the fastest float32 matrix product just now: {why}"
-    return derived("peak_flops", rate * peak, formula, unit="FLOP/s")
+    formula = f"{rate * share:.3g} × {units.flops_rate(peak)}, {measured}: {why}"
+    return derived("peak_flops", rate * share * peak, formula, unit="FLOP/s")
+
+
+def _share_of_cores(threads: int) -> float:
+    """Of this process's cores, what a run with so many threads uses; of 0, all."""
+    return min(1.0, threads / usable_cores()) if threads else 1.0
 
 
 def _by_matrix_registers(dtype: str) -> bool:
     return dtype == "bfloat16" and has_matrix_registers()
 
 
-def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevice:
+def _this_cpu(config: TrainConfig, way: _Way, count: int, peak: Fact) -> PlanDevice:
     """This machine's CPU."""
     name, memory = cpu_name(), cpu_memory_bytes()
+    vectors = None
+    if _by_matrix_registers(way.dtype):
+        vectors = BFLOAT16_RATE * _share_of_cores(config.threads) * measure_cpu_peak()
     return PlanDevice(
         name=_measured("device", name, name, "this machine's CPU"),
         kind="cpu",
@@ -291,10 +309,10 @@ def _this_cpu(count: int, way: _Way, *, compiled: bool, peak: Fact) -> PlanDevic
         dtype=way.dtype,
         kernels=way.kernels,
         products=way.fact(),
-        compiled=compiled,
+        compiled=config.compile is True,
         peak=peak,
         emulated=False,
-        vector_peak=BFLOAT16_RATE * measure_cpu_peak() if _by_matrix_registers(way.dtype) else None,
+        vector_peak=vectors,
         bandwidth=None,
         memory=(
             _measured("device_bytes", memory, f"{memory / 2**30:.1f} GiB", "this machine's memory")

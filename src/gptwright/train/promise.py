@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from typing import cast
 
 import psutil
 import torch
@@ -11,9 +12,8 @@ from gptwright.config.load import LoadedConfig
 from gptwright.data.dataset import TokenDataset
 from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.detect import Device
-from gptwright.hardware.probe import measure_matmul_peak
 from gptwright.plan.plan import Plan, make_plan
-from gptwright.train.products import Choice
+from gptwright.train.products import Choice, Dtype
 from gptwright.train.world import World
 
 
@@ -25,6 +25,8 @@ def promise_of(
     world: World,
     device: Device,
     choice: Choice | None,
+    dtype: str,
+    peak_flops: float,
 ) -> Plan:
     """The plan of a run on the devices and data that it really has.
 
@@ -37,6 +39,8 @@ def promise_of(
         world: the processes that train.
         device: this one's.
         choice: how a CPU multiplies, where that was chosen; a plan by itself only expects a way.
+        dtype: of the products.
+        peak_flops: measured in it, FLOP/s of all processes together, with the threads that they compute with.
     """
     config = loaded.config
     devices = world.hosts if device.type == "cpu" else world.size
@@ -46,17 +50,16 @@ def promise_of(
         "dataset": stated("dataset", dataset.name),
         "train_tokens": stated("train_tokens", dataset.splits["train"].tokens, unit="tokens"),
     }
-    if choice is None:
-        # Our own kernels are always somebody's choice; what a plan expects of them is settled here.
-        config = replace(config, kernels=False)
-    else:
-        config = choice.way.applied(config)
-        facts["peak_flops"] = _peak(device, choice.way.dtype)
+    # Our own kernels are always somebody's choice; what a plan expects of them is settled here.
+    config = replace(config, kernels=False) if choice is None else choice.way.applied(config)
+    if device.type == "cpu":
+        threads = torch.get_num_threads() * world.size // devices
+        config = replace(config, dtype=cast(Dtype, dtype), threads=threads)
+        facts["peak_flops"] = _peak(peak_flops / devices, dtype)
     return make_plan(config, facts, sources=loaded.sources)
 
 
-def _peak(device: Device, dtype: str) -> Fact:
-    rate = measure_matmul_peak(device, getattr(torch, dtype))
+def _peak(rate: float, dtype: str) -> Fact:
     return Fact(
         name="peak_flops",
         value=rate,

@@ -117,16 +117,25 @@ def build_session(
     checked = check(config, dataset_folder, world)
     data, device = checked.data, checked.device
     how = _choose_computation(config, checked, world, before)
-    promise = promise_of(loaded, data.dataset, data.vocabulary, world=world, device=device, choice=how.chosen)
-    parallel = choose_parallel(config, world, promise)
     model = _build_model(how.shape, config.seed)
+    threads = _choose_threads(config, model, how.precision, load if world.size == 1 else None, before)
+    peak_flops = _sum_of_peaks(_peak_of_this_process(how.precision), world)
+    promise = promise_of(
+        loaded,
+        data.dataset,
+        data.vocabulary,
+        world=world,
+        device=device,
+        choice=how.chosen,
+        dtype=how.precision.dtype,
+        peak_flops=peak_flops,
+    )
+    parallel = choose_parallel(config, world, promise)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
             world.broadcast(parameter.detach())
     replica = build_replica(model, parallel=parallel[0], compiled=how.compiled, device=device, world=world)
     sampler = _build_sampler(config, data, checked.cut)
-    peak_flops = _sum_of_peaks(measure_matmul_peak(device, how.precision.torch_dtype), world)
-    threads = _choose_threads(config, model, how.precision, load if world.size == 1 else None, before)
     facts = _facts(loaded, data, how, threads, sampler=sampler, peak_flops=peak_flops)
     weights = [] if start is None else weights_facts(start)
     return Session(
@@ -272,6 +281,12 @@ def _put_start(model: GPT, start: ForeignModel | None, dataset: TokenDataset) ->
     require_same_tokenizer(start, dataset)
     put_weights(model, start)
     return True
+
+
+def _peak_of_this_process(precision: Precision) -> float:
+    """FLOP/s of matrix products in the run's dtype, on a CPU with the threads that were chosen."""
+    threads = torch.get_num_threads() if precision.device.type == "cpu" else None
+    return measure_matmul_peak(precision.device, precision.torch_dtype, threads=threads)
 
 
 def _sum_of_peaks(own: float, world: World) -> float:

@@ -53,7 +53,7 @@ def _settings(loaded: LoadedConfig) -> list[Fact]:
 
 
 def _machine(device: Device, choices: Sequence[Fact], peak_flops: float) -> list[Fact]:
-    place = str(device.torch_device)
+    place, threads = str(device.torch_device), " with these threads" if device.type == "cpu" else ""
     return [
         _measured("device used", place, f"{place}: {device.name}", device.detail),
         *[
@@ -64,7 +64,7 @@ def _machine(device: Device, choices: Sequence[Fact], peak_flops: float) -> list
             "peak",
             peak_flops,
             units.flops_rate(peak_flops),
-            "fastest square matrix product just now; MFU is relative to it",
+            f"fastest square matrix product just now{threads}; MFU is relative to it",
         ),
     ]
 
