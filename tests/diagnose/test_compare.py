@@ -394,3 +394,51 @@ def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
     assert other.verdict is Verdict.NOT_COMPARABLE
     assert other.reasons == ("a counts lines and b counts steps, which nothing ties together",)
     assert "trainer_state.json" in other.findings[0].actions[0].text
+
+
+@pytest.mark.parametrize(
+    ("schedule", "verdict"),
+    [
+        # Of as many steps the half batch's decay is over in half the tokens.
+        ({"lr_decay_iters": 6000}, Verdict.CONFOUNDED),
+        ({"lr_decay_iters": 6000, "decay_lr": False}, Verdict.B_BETTER),
+        # So early in a decay both rates are still at their peak.
+        ({"lr_decay_iters": 600_000}, Verdict.B_BETTER),
+    ],
+)
+def test_another_batch_over_as_many_steps_stretches_the_schedule(
+    tmp_path: Path, schedule: dict[str, Any], verdict: Verdict
+) -> None:
+    decay = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300} | schedule
+    b = run(tmp_path / "b", loss=3.2, gradient_accumulation_steps=4, **decay)
+    found = compared(run(tmp_path / "a", loss=3.5, **decay), b)
+    assert found.verdict is verdict
+    assert ("schedule in tokens" in found.findings[0].message) == (verdict is Verdict.CONFOUNDED)
+
+
+def test_another_batch_with_its_schedule_over_as_many_tokens_is_one_change(tmp_path: Path) -> None:
+    rate = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300}
+    b = run(
+        tmp_path / "b",
+        loss=3.2,
+        steps=range(1000, 12001, 1000),
+        **rate | {"max_iters": 12000, "lr_decay_iters": 12000, "gradient_accumulation_steps": 4},
+    )
+    found = compared(run(tmp_path / "a", loss=3.5, **rate, lr_decay_iters=6000), b)
+    assert found.verdict is Verdict.B_BETTER
+    assert "only tokens per step was changed" in found.findings[0].message
+
+
+@pytest.mark.parametrize(("rows", "tokens"), [(50304, 5_600), (32000, 5_600), (50304, 11_000_000)])
+def test_splits_that_cannot_be_one_text_are_not_summed(tmp_path: Path, rows: int, tokens: int) -> None:
+    a, b = run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3)
+    (b / "facts.toml").write_text(f"vocab_size = {rows}\nval_tokens = {tokens}\n")
+    found = compared(a, b)
+    assert found.verdict is Verdict.NOT_COMPARABLE
+    assert "the loss of all of it" not in found.findings[0].message
+
+
+def test_one_text_cut_by_two_tokenizers_is_summed(tmp_path: Path) -> None:
+    a, b = run(tmp_path / "a", loss=3.5), run(tmp_path / "b", loss=3.3)
+    (b / "facts.toml").write_text("vocab_size = 32000\nval_tokens = 11_000_000\n")
+    assert "the loss of all of it" in compared(a, b).findings[0].message

@@ -13,6 +13,8 @@ from gptwright.findings import Action, Confidence, Finding, Severity
 BLAMED = ("device", "device_count", "dtype", "compile", "torch")
 # One text, which nanoGPT's scripts cut into characters and into GPT-2's tokens, at the same place.
 SHAKESPEARE = frozenset(("shakespeare", "shakespeare-char"))
+# Large vocabularies over English come to some 4.7 bytes a token.
+MOST_CHARACTERS_A_TOKEN = 8
 
 
 def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
@@ -44,7 +46,10 @@ def _of_the_whole_split(a: Reading, b: Reading) -> str:
         return ""
     one_text = same_corpus(*map(str, names)) or {dataset_family(str(name)) for name in names} == SHAKESPEARE
     (ours, theirs), (mine, yours) = (curve.value.min() for curve in curves), sizes
-    if not one_text or mine is None or yours is None or mine == yours:
+    if not one_text or mine is None or yours is None or vocabularies[0].value == vocabularies[1].value:
+        return ""
+    # One tokenizer makes as many tokens of one text, and none makes so many times fewer than another.
+    if mine == yours or max(mine, yours) > MOST_CHARACTERS_A_TOKEN * min(mine, yours):
         return ""
     nats = mine * ours, yours * theirs
     fewer = "a" if nats[0] < nats[1] else "b"
