@@ -409,7 +409,7 @@ def test_the_order_of_lines_is_not_called_a_step(tmp_path: Path) -> None:
 def test_another_batch_over_as_many_steps_stretches_the_schedule(
     tmp_path: Path, schedule: dict[str, Any], verdict: Verdict
 ) -> None:
-    decay = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300} | schedule
+    decay: dict[str, Any] = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300} | schedule
     b = run(tmp_path / "b", loss=3.2, gradient_accumulation_steps=4, **decay)
     found = compared(run(tmp_path / "a", loss=3.5, **decay), b)
     assert found.verdict is verdict
@@ -417,7 +417,7 @@ def test_another_batch_over_as_many_steps_stretches_the_schedule(
 
 
 def test_another_batch_with_its_schedule_over_as_many_tokens_is_one_change(tmp_path: Path) -> None:
-    rate = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300}
+    rate: dict[str, Any] = {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 300}
     b = run(
         tmp_path / "b",
         loss=3.2,

@@ -291,8 +291,10 @@ def test_passes_over_a_known_dataset_are_judged_without_being_stated(gptwright: 
         "batch_size = 64\ngradient_accumulation_steps = 1\nmax_iters = 5000\nlr_decay_iters = 5000\n"
         "warmup_iters = 100\n"
     )
-    ids = {finding["id"] for finding in plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]}
-    assert {"long-plan", "many-epochs"} <= ids
+    findings = plan_json(gptwright, str(config), "--device", "RTX 4060")["findings"]
+    # nanoGPT's own recipe, 82 passes: one warning, and what they mean
+    severities = {finding["id"]: finding["severity"] for finding in findings}
+    assert (severities["long-plan"], severities["many-epochs"]) == ("warning", "info")
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,13 @@ def not_the_cause(a: Reading, b: Reading) -> str:
 def _of_the_whole_split(a: Reading, b: Reading) -> str:
     """The loss of all validation text, which depends on no vocabulary, where both may have one text."""
     curves, sizes = (val_loss(a), val_loss(b)), [run.settings.number("val_tokens") for run in (a, b)]
-    vocabularies, names = (a.vocab_size, b.vocab_size), [setting(run, "dataset") for run in (a, b)]
-    if None in (*vocabularies, *names) or not all(len(curve) for curve in curves):
+    rows = [fact.value for fact in (a.vocab_size, b.vocab_size) if fact is not None]
+    names = [setting(run, "dataset") for run in (a, b)]
+    if len(rows) < 2 or None in names or not all(len(curve) for curve in curves):
         return ""
     one_text = same_corpus(*map(str, names)) or {dataset_family(str(name)) for name in names} == SHAKESPEARE
     (ours, theirs), (mine, yours) = (curve.value.min() for curve in curves), sizes
-    if not one_text or mine is None or yours is None or vocabularies[0].value == vocabularies[1].value:
+    if not one_text or mine is None or yours is None or rows[0] == rows[1]:
         return ""
     # One tokenizer makes as many tokens of one text, and none makes so many times fewer than another.
     if mine == yours or max(mine, yours) > MOST_CHARACTERS_A_TOKEN * min(mine, yours):
