@@ -314,3 +314,12 @@ def test_it_needs_neither_torch_nor_numpy_and_little_time() -> None:
     ]
     # 14 ms on a quiet core; far from the half second that a plan may take, on a slow or busy one too.
     assert min(runs) < 0.2
+
+
+def test_every_laptop_says_what_the_lowest_power_limit_leaves() -> None:
+    for each in all_specs():
+        assert (each.least_clock < 1) == ("Laptop" in each.name), each.name
+        assert each.least_clock > 0.5
+    match = find_spec("NVIDIA GeForce RTX 4060 Laptop GPU")
+    assert match is not None
+    assert match.assumed == "a power limit of 115 W; at 35 W the clock is 1470 MHz"

@@ -63,6 +63,8 @@ class DeviceSpec:
         ecc: whether error correction takes a part of that memory.
         bandwidth: of that memory, in bytes/s.
         power_watts: the board's limit.
+        least_clock: the clock at the lowest limit that it is built with as a share of this one; 1 but for
+            laptops, whose makers choose the limit.
         peaks: dense FLOP/s with FP32 accumulation by `float32`, `tf32`, `float16`, `bfloat16`; what the
             hardware only emulates or lacks is absent.
         float16_accumulate: FLOP/s with FP16 accumulation where that differs: a wrong denominator often seen.
@@ -78,6 +80,7 @@ class DeviceSpec:
     ecc: bool
     bandwidth: float | None
     power_watts: float | None
+    least_clock: float
     peaks: Mapping[str, float]
     float16_accumulate: float | None
     source: str
@@ -290,8 +293,16 @@ def _row(position: int) -> _Row:
         forms=frozenset([own.form] if own.form else more.get("forms", table.get("forms", ()))),
         memory=own.memory or more.get("memory"),
         sizes=frozenset(sizes),
-        assumes=more.get("assumes"),
+        assumes=more.get("assumes") or _at_the_highest_limit(spec, more),
     )
+
+
+def _at_the_highest_limit(spec: DeviceSpec, more: Mapping[str, Any]) -> str | None:
+    """What is taken for granted of a laptop's GPU, and what the lowest limit would make of it."""
+    if "least" not in more:
+        return None
+    watts, megahertz = more["least"]
+    return f"a power limit of {spec.power_watts:.0f} W; at {watts} W the clock is {megahertz} MHz"
 
 
 def _read_spec(
@@ -305,6 +316,7 @@ def _read_spec(
         None if column == "-" else float(column) for column in columns
     )
     clocks = (multiprocessors or 0) * (megahertz or 0) * 1e6
+    least = more["least"][1] if "least" in more else megahertz
     peaks = {dtype: family[dtype] * clocks for dtype in DTYPES if clocks and dtype in family}
     peaks |= {dtype: value * 1e12 for dtype, value in more.get("tflops", {}).items()}
     accumulate = family.get("float16_accumulate")
@@ -318,6 +330,7 @@ def _read_spec(
         ecc=table.get("ecc", False),
         bandwidth=bandwidth * 1e9 if bandwidth else None,
         power_watts=watts,
+        least_clock=least / megahertz if least and megahertz else 1.0,
         peaks=MappingProxyType(peaks),
         float16_accumulate=accumulate * clocks if accumulate else None,
         source="; ".join(filter(None, (table["source"], more.get("note")))),
