@@ -45,6 +45,9 @@ ECC_SHARE = 15 / 16
 # What macOS recommends a GPU to take of the machine's memory (recommendedMaxWorkingSetSize, which torch gives
 # too): llama.cpp's logs have 10.7 of 16 GiB, 21.3 of 32, 27 of 36 and 48 of 64.
 APPLE_SHARES = ((32 * GIB, 2 / 3), (math.inf, 3 / 4))
+# What Linux lets an AMD processor's GPU take of it unless it is set up otherwise: 62.2 GiB of 128 (ROCm
+# issue 5595).
+PROCESSOR_SHARE = 1 / 2
 # torch.compile makes kernels with Triton, which refuses compute capabilities below 7.0 (nanoGPT issue 157).
 BEFORE_TRITON = ("Kepler", "Maxwell", "Pascal", "Pascal GP100")
 
@@ -60,6 +63,7 @@ class DeviceSpec:
         multiprocessors: SMs, compute units or cores.
         boost_hertz: the clock behind the peaks.
         memory_bytes: as sold; None where it is the machine's own.
+        shared: whether that memory is the machine's.
         ecc: whether error correction takes a part of that memory.
         bandwidth: of that memory, in bytes/s.
         power_watts: the board's limit.
@@ -77,6 +81,7 @@ class DeviceSpec:
     multiprocessors: int | None
     boost_hertz: float | None
     memory_bytes: int | None
+    shared: bool
     ecc: bool
     bandwidth: float | None
     power_watts: float | None
@@ -93,6 +98,8 @@ class DeviceSpec:
             return None
         if self.vendor == "apple":
             return int(sold * next(share for most, share in APPLE_SHARES if sold <= most))
+        if self.shared:
+            return int(sold * PROCESSOR_SHARE)
         return int(sold * ECC_SHARE) if self.ecc else sold
 
     @property
@@ -327,6 +334,7 @@ def _read_spec(
         multiprocessors=int(multiprocessors) if multiprocessors else None,
         boost_hertz=megahertz * 1e6 if megahertz else None,
         memory_bytes=int(gigabytes) * GIB if gigabytes else None,
+        shared=not gigabytes,
         ecc=table.get("ecc", False),
         bandwidth=bandwidth * 1e9 if bandwidth else None,
         power_watts=watts,

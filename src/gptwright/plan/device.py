@@ -207,9 +207,10 @@ def _memory_of(spec: DeviceSpec) -> Fact | None:
     if spec.memory_bytes is None or spec.available_bytes is None:
         return None
     some = units.size(spec.available_bytes)
-    if spec.vendor == "apple":
+    if spec.shared:
         fact = stated("device_bytes", spec.memory_bytes, unit="bytes")
-        return replace(fact, reason=f"stated; macOS recommends the GPU to take {some} of it")
+        whose = "macOS recommends the GPU to take" if spec.vendor == "apple" else "Linux lets the GPU take"
+        return replace(fact, reason=f"stated; {whose} {some} of it")
     reason = f"{spec.source}; {some} are left beside error correction" if spec.ecc else spec.source
     return tabled("device_bytes", spec.memory_bytes, spec.name, reason, unit="bytes")
 
