@@ -330,6 +330,12 @@ def test_hours_too_few_for_an_evaluation_make_one_step(plan: Planned, hours: str
     assert alone["schedule"]["steps"] == 0
 
 
+def test_the_best_checkpoint_is_promised_where_the_loss_rises_again(gptwright: Cli) -> None:
+    screen = " ".join(gptwright("plan", "shakespeare-char", "--device", "RTX 4070").out.split())
+    assert "loss about 1.68, best 1.48." in screen
+    assert "near step 1,750" in screen
+
+
 def test_hours_too_few_for_a_step_are_refused(gptwright: Cli) -> None:
     answer = gptwright("plan", "gpt2-124m", "--hours", "1e-3", "--device", "RTX 4090")
     assert answer.status == 2

@@ -92,7 +92,7 @@ def _verdict(plan: Plan) -> str:
 
 def _best_before(loss: LossBand) -> str:
     """What the loss is before it rises, where it does."""
-    return f", {loss.lowest[1]:.2f} at its best" if loss.lowest is not None else ""
+    return f", best {loss.lowest[1]:.2f}" if loss.lowest is not None else ""
 
 
 def plan_facts(plan: Plan) -> list[Fact]:
