@@ -239,6 +239,9 @@ def test_the_gpu_run_is_best_after_thirty_passes_and_memorizes_after_eighty() ->
     last = band("shakespeare_char", 10_646_784, 81.92e6, 65)
     assert last.low <= 1.7044 <= last.high
     assert last.low > best.high
+    assert best.lowest is None
+    assert last.lowest is not None
+    assert last.lowest == pytest.approx((28_672_000, 1.4723), rel=0.01)
 
 
 def test_forty_times_the_batch() -> None:

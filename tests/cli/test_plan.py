@@ -322,13 +322,24 @@ def test_another_dataset_or_size_than_the_configs_own_is_said(plan: Planned, tmp
     assert "config-mismatch" not in ids(both)
 
 
-@pytest.mark.parametrize("hours", ["1e-6", "1e-3", "1"])
-def test_hours_too_few_for_an_evaluation_make_one_step(plan: Planned, hours: str) -> None:
+@pytest.mark.parametrize(("hours", "one"), [("0.0015", True), ("1", False)])
+def test_hours_too_few_for_an_evaluation_make_one_step(plan: Planned, hours: str, one: bool) -> None:
     document = plan("gpt2-124m", "--hours", hours, "--device", "RTX 4090")
-    assert document["schedule"]["steps"] >= 1
-    assert (document["schedule"]["steps"] == 1) is (hours != "1")
+    assert (document["schedule"]["steps"] == 1) is one
     alone = plan("gpt2-124m", "--eval_only=True", "--hours", hours, "--device", "RTX 4090")
     assert alone["schedule"]["steps"] == 0
+
+
+def test_the_best_checkpoint_is_promised_where_the_loss_rises_again(gptwright: Cli) -> None:
+    screen = " ".join(gptwright("plan", "shakespeare-char", "--device", "RTX 4070").out.split())
+    assert "loss about 1.68, best 1.48." in screen
+    assert "near step 1,750" in screen
+
+
+def test_hours_too_few_for_a_step_are_refused(gptwright: Cli) -> None:
+    answer = gptwright("plan", "gpt2-124m", "--hours", "1e-3", "--device", "RTX 4090")
+    assert answer.status == 2
+    assert "not one step fits into 3.6 s" in answer.err
 
 
 def test_what_a_plan_was_solved_for_is_shown(gptwright: Cli) -> None:

@@ -52,6 +52,7 @@ def on(device: str, shape: ModelShape = GPT2, **given: Any) -> Speed:
         "bandwidth": spec.bandwidth,
         "family": spec.family,
         "power_watts": spec.power_watts,
+        "least_clock": spec.least_clock,
         "device_kind": "mps" if spec.vendor == "apple" else "cuda",
     }
     return predict_speed(Work(shape=shape, peak_flops=spec.peaks[used], **(defaults | given)))
@@ -242,6 +243,22 @@ def test_less_knowledge_means_a_wider_band() -> None:
     blind = on("RTX 4070", family=None, bandwidth=None, power_watts=None)
     assert blind.high <= 6 * blind.low
     assert blind.likely == pytest.approx(known.likely, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("how", "measured"),
+    [
+        ({"compiled": False}, 6_800),
+        ({"compiled": True}, 8_100),
+        ({"compiled": False, "dtype": "float32"}, 3_780),
+    ],
+)
+def test_a_laptops_low_speed_is_that_of_its_lowest_power_limit(how: dict[str, Any], measured: float) -> None:
+    """What a blog measured of GPT-2 124M on an RTX 3060 Laptop, whose limit may be 60 to 115 W."""
+    speed = on("RTX 3060 Laptop", replace(GPT2, bias=True), micro_batch=2, accumulation=1, **how)
+    assert speed.low <= measured <= speed.high <= 6 * speed.low
+    assert "low is that of the lowest" in speed.basis
+    assert "lowest" not in on("RTX 3060").basis
 
 
 def test_a_tiny_model_on_a_fast_card_waits_for_its_host() -> None:

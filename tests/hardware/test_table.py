@@ -69,6 +69,7 @@ def teraflops(name: str, dtype: str) -> float | None:
         ("H100 SXM", 67, 494.7, 989.4),
         ("H200", 67, 494.7, 989.4),
         ("B200", 75, 1125, 2250),
+        ("B300", 75, 1125, 2250),
         ("MI300X", 163, 654, 1307),
     ],
 )
@@ -130,6 +131,11 @@ def test_an_apple_gpu_has_a_part_of_the_machines_memory(name: str, megabytes: fl
     """recommendedMaxWorkingSetSize of Metal, as llama.cpp and whisper.cpp log it."""
     assert spec(name).available_bytes == pytest.approx(megabytes * 1e6, rel=0.001)
     assert spec("M1 Pro").available_bytes is None
+
+
+def test_a_processors_gpu_has_half_of_the_machines_memory() -> None:
+    assert spec("Strix Halo 128GB").available_bytes == 64 * GIB
+    assert spec("Radeon 8060S").available_bytes is None
 
 
 # What six projects' tables have got wrong (their files are named in the research behind this table).
@@ -250,6 +256,7 @@ def test_the_dtype_that_training_takes() -> None:
         ("B200", 1696),
         ("MI300X", 788),
         ("RX 7900 XT", 83.2),
+        ("Radeon 8060S", 36.9),
         ("GB10", 92.3),
         ("Arc A770", 91.0),
         ("M3 Max", 12.8),
@@ -314,3 +321,12 @@ def test_it_needs_neither_torch_nor_numpy_and_little_time() -> None:
     ]
     # 14 ms on a quiet core; far from the half second that a plan may take, on a slow or busy one too.
     assert min(runs) < 0.2
+
+
+def test_every_laptop_says_what_the_lowest_power_limit_leaves() -> None:
+    for each in all_specs():
+        assert (each.least_clock < 1) == ("Laptop" in each.name), each.name
+        assert each.least_clock > 0.5
+    match = find_spec("NVIDIA GeForce RTX 4060 Laptop GPU")
+    assert match is not None
+    assert match.assumed == "a power limit of 115 W; at 35 W the clock is 1470 MHz"

@@ -46,26 +46,33 @@ def character_band(
     train_tokens: float | None,
 ) -> LossBand | None:
     """The band for a model of `parameters` after `tokens` characters; None if no known run is near."""
-    neighbours = [(_distance(curve, parameters, tokens, tokens_per_step), curve) for curve in curves]
-    if not neighbours:
+    if not curves:
         return None
-    distance, nearest = min(neighbours, key=lambda neighbour: neighbour[0])
+    loss, scatter = _likely(curves, parameters, tokens, tokens_per_step)
+    distance, nearest = _nearest(curves, parameters, tokens, tokens_per_step)
     if distance > REACH:
         return None
-    weights = [1 / (far**2 + BLUR**2) ** 2 for far, _ in neighbours]
-    losses = [curve.loss_at(tokens) for _, curve in neighbours]
-    loss = sum(w * one for w, one in zip(weights, losses, strict=True)) / sum(weights)
-    scatter = sum(w * (one - loss) ** 2 for w, one in zip(weights, losses, strict=True)) / sum(weights)
     alike = LIKE_RUNS_SPREAD
     alike += SPREAD_OF_MEMORIZATION * math.log(max(tokens / CHARACTERS / PASSES_AT_BEST, 1.0))
     half = math.sqrt(alike**2 + scatter + (SPREAD_PER_FACTOR * distance) ** 2)
     lowest = floor("shakespeare_char", 65)
     assert lowest is not None
     least, basis = lowest.loss - lowest.margin, "between the nearest known runs over these characters"
-    if has_another_split(train_tokens):
-        loss, least = loss - EASIER_SPLIT, least - EASIER_SPLIT - SPREAD_OF_SPLITS
+    easier = EASIER_SPLIT if has_another_split(train_tokens) else 0.0
+    best = min(
+        (
+            (at, _likely(curves, parameters, at, tokens_per_step)[0])
+            for at, _ in nearest.points
+            if at < tokens
+        ),
+        key=lambda each: each[1],
+        default=(tokens, loss),
+    )
+    rises = loss > best[1] + LIKE_RUNS_SPREAD
+    if easier:
+        loss, least = loss - easier, least - easier - SPREAD_OF_SPLITS
         half = math.hypot(half, SPREAD_OF_SPLITS)
-        basis += f", less {EASIER_SPLIT} as this is not their validation split, which is harder than most"
+        basis += f", less {easier} as this is not their validation split, which is harder than most"
     return LossBand(
         low=min(max(loss - half, least), loss),
         likely=loss,
@@ -73,7 +80,28 @@ def character_band(
         basis=f"{basis}; passes and memorization are included, as scaling laws do not hold for them",
         curve=nearest.name,
         source=nearest.source,
+        lowest=(best[0], best[1] - easier) if rises else None,
     )
+
+
+def _likely(
+    curves: Sequence[Curve], parameters: float, tokens: float, tokens_per_step: float | None
+) -> tuple[float, float]:
+    """The mean loss of the known runs after `tokens`, the near ones first, and their variance around it."""
+    far = [_distance(curve, parameters, tokens, tokens_per_step) for curve in curves]
+    weights = [1 / (each**2 + BLUR**2) ** 2 for each in far]
+    losses = [curve.loss_at(tokens) for curve in curves]
+    loss = sum(w * one for w, one in zip(weights, losses, strict=True)) / sum(weights)
+    scatter = sum(w * (one - loss) ** 2 for w, one in zip(weights, losses, strict=True)) / sum(weights)
+    return loss, scatter
+
+
+def _nearest(
+    curves: Sequence[Curve], parameters: float, tokens: float, tokens_per_step: float | None
+) -> tuple[float, Curve]:
+    """The known run that is most like this one, and how far it is."""
+    each = [(_distance(curve, parameters, tokens, tokens_per_step), curve) for curve in curves]
+    return min(each, key=lambda one: one[0])
 
 
 def _distance(curve: Curve, parameters: float, tokens: float, tokens_per_step: float | None) -> float:

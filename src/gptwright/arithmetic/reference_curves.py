@@ -105,6 +105,7 @@ class LossBand:
         basis: how it was derived, with the assumptions that matter.
         curve: the nearest reference run.
         source: where that was read.
+        lowest: after how many tokens it is likely lowest and what it is then, where it rises again.
     """
 
     low: float
@@ -113,6 +114,7 @@ class LossBand:
     basis: str
     curve: str
     source: str
+    lowest: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

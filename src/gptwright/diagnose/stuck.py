@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gptwright.diagnose.evaluation import training_rise
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.scale import ABOVE_UNIFORM, SMALLEST_BPE, loss_scale, other_vocabulary, uniform_loss
 from gptwright.diagnose.series import Series, train_loss, val_loss
@@ -86,6 +87,15 @@ def stuck_stretch(reading: Reading) -> StuckStretch | None:
     if other_vocabulary(reading) is not None:
         return None
     return StuckStretch(half, start, end, uniform, end >= uniform.number - STILL_GUESSING)
+
+
+def learns_context(reading: Reading) -> bool:
+    """Whether the training loss has left the level at which too high a rate holds it, and not come back."""
+    loss, uniform = train_loss(reading), uniform_loss(reading)
+    if uniform is None or len(loss) < LINES_OF_A_LEVEL or loss_scale(reading) > 1:
+        return False
+    level = float(np.median(loss.value[-LINES_OF_A_LEVEL:]))
+    return level < FLAT_SHARE * uniform.number - CLEARLY_BELOW and training_rise(reading) is None
 
 
 def _was_below(loss: Series, level: float) -> bool:

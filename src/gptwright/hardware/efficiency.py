@@ -34,6 +34,8 @@ GPU_SPREAD, CPU_SPREAD = (1.8, 1.6), (2.2, 1.8)
 # Where less is known: a family without published speeds, no bandwidth, no power limit where it matters, a
 # step that waits for its host, which no published run did, weights divided among devices, several machines.
 WIDER, WIDEST = 1.2, 2.4
+# High is never more than so many times low.
+WIDEST_BAND = 5.8
 # A whole step never reaches its peak: the highest published MFU is 0.85; more is called impossible.
 MOST_OF_PEAK = 1.0
 GPU_BASIS = (
@@ -43,6 +45,9 @@ GPU_BASIS = (
 # The same steps by PyTorch 2.0's compiler took so many times as long; fitted, docs/throughput.md.
 FIRST_COMPILER = 1.48
 OTHER_FAMILY = "; of this device's family it knows one run or none, so the band is wider"
+# Likely and high are those of the highest limit. What people measured on an RTX 3060 Laptop is 0.42 to 1.1
+# times as fast, and the clock at its lowest limit is 0.75 of that at the highest.
+OF_A_LAPTOP = "; a laptop's maker chooses the power limit, and low is that of the lowest"
 CPU_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer at eight"
     " shapes on one CPU, within 22 % there"
@@ -76,6 +81,7 @@ def predict_speed(work: Work) -> Speed:
     # Of attention only what a token may look at is computed, which at long contexts is much less.
     possible = MOST_OF_PEAK * work.peak_flops * work.device_count / work.shape.causal_flops_per_token()
     basis = GPU_BASIS if work.kin.known else GPU_BASIS + OTHER_FAMILY
+    basis += OF_A_LAPTOP if work.least_clock < 1 else ""
     return Speed(low=likely / slower, likely=likely, high=max(likely, min(high, possible)), basis=basis)
 
 
@@ -107,7 +113,8 @@ def _spread(work: Work, parts: StepTime) -> tuple[float, float]:
     )
     wider = WIDER ** sum(doubts)
     slower, faster = GPU_SPREAD
-    return min(slower * wider, WIDEST), min(faster * wider, WIDEST)
+    slower, faster = min(slower * wider, WIDEST), min(faster * wider, WIDEST)
+    return min(slower / work.least_clock, WIDEST_BAND / faster), faster
 
 
 def reachable_mfu(work: Work) -> tuple[float, float, float]:

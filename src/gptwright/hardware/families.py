@@ -55,6 +55,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "Blackwell pro": Family(reach=1.0, rate=2, float32_rate=1, watts=2.16),
         "Blackwell SoC": Family(reach=0.5, rate=2, float32_rate=1, known=False),
         "RDNA 3": Family(reach=0.81, rate=1, float32_rate=0.5, known=False),
+        "RDNA 3.5": Family(reach=0.54, rate=1, float32_rate=0.5, known=False),
         "CDNA 3": Family(reach=0.56, rate=4, float32_rate=2, link=100e9, known=False),
         "Xe HPG": Family(reach=0.65, rate=4, float32_rate=0.5, known=False),
         "Apple": Family(reach=0.79, rate=0.5, float32_rate=0.5, known=False),

@@ -69,6 +69,7 @@ class Work:
         device_kind: `cuda`, `mps` or `cpu`.
         family: as the table calls it.
         power_watts: the board's limit, if known.
+        least_clock: what a lower limit, as laptops have, may leave of the clock behind the peak.
         device_count: devices that train together, data parallel.
         divided: whether weights are divided among them (FSDP), and not a copy in each.
         flash: attention is one fused kernel.
@@ -88,6 +89,7 @@ class Work:
     device_kind: str = "cuda"
     family: str | None = None
     power_watts: float | None = None
+    least_clock: float = 1.0
     device_count: int = 1
     divided: bool = False
     flash: bool = True

@@ -45,6 +45,9 @@ ECC_SHARE = 15 / 16
 # What macOS recommends a GPU to take of the machine's memory (recommendedMaxWorkingSetSize, which torch gives
 # too): llama.cpp's logs have 10.7 of 16 GiB, 21.3 of 32, 27 of 36 and 48 of 64.
 APPLE_SHARES = ((32 * GIB, 2 / 3), (math.inf, 3 / 4))
+# What Linux lets an AMD processor's GPU take of it unless it is set up otherwise: 62.2 GiB of 128 (ROCm
+# issue 5595).
+PROCESSOR_SHARE = 1 / 2
 # torch.compile makes kernels with Triton, which refuses compute capabilities below 7.0 (nanoGPT issue 157).
 BEFORE_TRITON = ("Kepler", "Maxwell", "Pascal", "Pascal GP100")
 
@@ -60,9 +63,12 @@ class DeviceSpec:
         multiprocessors: SMs, compute units or cores.
         boost_hertz: the clock behind the peaks.
         memory_bytes: as sold; None where it is the machine's own.
+        shared: whether that memory is the machine's.
         ecc: whether error correction takes a part of that memory.
         bandwidth: of that memory, in bytes/s.
         power_watts: the board's limit.
+        least_clock: the clock at the lowest limit that it is built with as a share of this one; 1 but for
+            laptops, whose makers choose the limit.
         peaks: dense FLOP/s with FP32 accumulation by `float32`, `tf32`, `float16`, `bfloat16`; what the
             hardware only emulates or lacks is absent.
         float16_accumulate: FLOP/s with FP16 accumulation where that differs: a wrong denominator often seen.
@@ -75,9 +81,11 @@ class DeviceSpec:
     multiprocessors: int | None
     boost_hertz: float | None
     memory_bytes: int | None
+    shared: bool
     ecc: bool
     bandwidth: float | None
     power_watts: float | None
+    least_clock: float
     peaks: Mapping[str, float]
     float16_accumulate: float | None
     source: str
@@ -90,6 +98,8 @@ class DeviceSpec:
             return None
         if self.vendor == "apple":
             return int(sold * next(share for most, share in APPLE_SHARES if sold <= most))
+        if self.shared:
+            return int(sold * PROCESSOR_SHARE)
         return int(sold * ECC_SHARE) if self.ecc else sold
 
     @property
@@ -290,8 +300,16 @@ def _row(position: int) -> _Row:
         forms=frozenset([own.form] if own.form else more.get("forms", table.get("forms", ()))),
         memory=own.memory or more.get("memory"),
         sizes=frozenset(sizes),
-        assumes=more.get("assumes"),
+        assumes=more.get("assumes") or _at_the_highest_limit(spec, more),
     )
+
+
+def _at_the_highest_limit(spec: DeviceSpec, more: Mapping[str, Any]) -> str | None:
+    """What is taken for granted of a laptop's GPU, and what the lowest limit would make of it."""
+    if "least" not in more:
+        return None
+    watts, megahertz = more["least"]
+    return f"a power limit of {spec.power_watts:.0f} W; at {watts} W the clock is {megahertz} MHz"
 
 
 def _read_spec(
@@ -305,6 +323,7 @@ def _read_spec(
         None if column == "-" else float(column) for column in columns
     )
     clocks = (multiprocessors or 0) * (megahertz or 0) * 1e6
+    least = more["least"][1] if "least" in more else megahertz
     peaks = {dtype: family[dtype] * clocks for dtype in DTYPES if clocks and dtype in family}
     peaks |= {dtype: value * 1e12 for dtype, value in more.get("tflops", {}).items()}
     accumulate = family.get("float16_accumulate")
@@ -315,9 +334,11 @@ def _read_spec(
         multiprocessors=int(multiprocessors) if multiprocessors else None,
         boost_hertz=megahertz * 1e6 if megahertz else None,
         memory_bytes=int(gigabytes) * GIB if gigabytes else None,
+        shared=not gigabytes,
         ecc=table.get("ecc", False),
         bandwidth=bandwidth * 1e9 if bandwidth else None,
         power_watts=watts,
+        least_clock=least / megahertz if least and megahertz else 1.0,
         peaks=MappingProxyType(peaks),
         float16_accumulate=accumulate * clocks if accumulate else None,
         source="; ".join(filter(None, (table["source"], more.get("note")))),

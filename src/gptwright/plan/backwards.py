@@ -42,6 +42,9 @@ CHARACTERS_CONTEXT = 256
 # token; twice the layers are worse from the start (nanoGPT issue 211). For a BPE's tokens, parameters beyond
 # 22 times the best number for the text (0.051 a token) count for nothing: 1 + 4 half-lives of 2305.16264.
 MOST_PARAMETERS_PER_TOKEN = {"char": 11.0, "bpe": 1.1}
+# Nobody asks for hours to spend more than a part of them on evaluations; where they would, fewer windows take
+# a tenth of the time.
+MOST_EVALUATION, SOME_EVALUATION = 0.25, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def solve(
         config = _best_shape(config, planner, targets.hours)
     config = _with_length(config, planner, targets, as_the_text_allows=choose_model)
     plan = planner(config)
-    reason = _reason(plan, targets)
+    reason = _reason(plan, targets, as_the_text_allows=choose_model)
     return Solved(config, plan, changed(start, config, reason), reason)
 
 
@@ -232,14 +235,28 @@ def _with_length(
     if targets.hours is None:
         return _of_length(config, math.ceil(tokens / plan.tokens_per_step))
     made = _of_length(config, math.floor(tokens / plan.tokens_per_step))
-    return _beside_evaluations(made, planner(made), targets.hours * 3600)
+    return _beside_evaluations(made, planner, targets.hours * 3600)
 
 
-def _beside_evaluations(config: TrainConfig, plan: Plan, seconds: float) -> TrainConfig:
-    """The config with as many steps as leave the time for its evaluations."""
+def _beside_evaluations(config: TrainConfig, planner: Planner, seconds: float) -> TrainConfig:
+    """The config with as many steps as leave the time for its evaluations, and with fewer windows in these
+    where they would take most of it.
+    """
+    plan = planner(config)
     cost = evaluations(plan).seconds
     if not plan.steps or cost is None or plan.seconds is None or plan.seconds[1] + cost[1] <= seconds:
         return config
+    if plan.seconds[1] / plan.steps > seconds:
+        raise ConfigError(
+            f"not one step fits into {units.duration(seconds)}",
+            why=f"a step of {plan.tokens_per_step:,} tokens takes about"
+            f" {units.duration(plan.seconds[1] / plan.steps)}",
+            fix="give more hours, or fewer tokens a step: --tokens_per_step",
+        )
+    if cost[1] > MOST_EVALUATION * seconds:
+        share = SOME_EVALUATION * seconds / cost[1]
+        config = replace(config, eval_iters=max(1, math.floor(config.eval_iters * share)))
+        cost = evaluations(planner(config)).seconds or cost
     # A run is evaluated ten times, so their number hardly changes with its length.
     left = max(0.0, seconds - cost[1])
     return _of_length(config, math.floor(left / (plan.seconds[1] / plan.steps)))
@@ -266,12 +283,12 @@ def changed(before: TrainConfig, after: TrainConfig, reason: str) -> tuple[Fact,
     )
 
 
-def _reason(plan: Plan, targets: Targets) -> str:
+def _reason(plan: Plan, targets: Targets, *, as_the_text_allows: bool) -> str:
     """What was wanted, in words; empty where nothing was."""
     wanted = []
     if targets.hours is not None:
         wanted.append(units.duration(targets.hours * 3600))
-        if plan.epochs is not None and plan.epochs > MOST_PASSES - 1:
+        if as_the_text_allows and plan.epochs is not None and plan.epochs > MOST_PASSES - 1:
             wanted.append(f"no more than {MOST_PASSES} passes over the text")
     if targets.tokens is not None:
         wanted.append(f"{units.count(targets.tokens)} tokens")

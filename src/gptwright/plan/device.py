@@ -54,6 +54,7 @@ class PlanDevice:
         memory: its own as sold, bytes.
         available: what a driver reports of that, or the system lets it have, bytes.
         power_watts: the board's limit.
+        least_clock: what the limit of a laptop's maker may leave of the clock; 1 for all else.
         family: for the model of efficiency.
         remark: what was assumed about the name, or why nothing is known.
     """
@@ -72,6 +73,7 @@ class PlanDevice:
     memory: Fact | None
     available: int | None
     power_watts: float | None
+    least_clock: float
     family: str | None
     remark: str | None
 
@@ -134,6 +136,7 @@ def _not_known(config: TrainConfig, name: Fact, count: int, *, kind: str, remark
         memory=None,
         available=None,
         power_watts=None,
+        least_clock=1.0,
         family=None,
         remark=remark,
     )
@@ -181,6 +184,7 @@ def _named(config: TrainConfig, name: Fact, count: int) -> PlanDevice:
         memory=_memory_of(spec),
         available=spec.available_bytes,
         power_watts=spec.power_watts,
+        least_clock=spec.least_clock,
         family=spec.family,
         remark=match.assumed if native else _emulated(spec, dtype),
     )
@@ -203,9 +207,10 @@ def _memory_of(spec: DeviceSpec) -> Fact | None:
     if spec.memory_bytes is None or spec.available_bytes is None:
         return None
     some = units.size(spec.available_bytes)
-    if spec.vendor == "apple":
+    if spec.shared:
         fact = stated("device_bytes", spec.memory_bytes, unit="bytes")
-        return replace(fact, reason=f"stated; macOS recommends the GPU to take {some} of it")
+        whose = "macOS recommends the GPU to take" if spec.vendor == "apple" else "Linux lets the GPU take"
+        return replace(fact, reason=f"stated; {whose} {some} of it")
     reason = f"{spec.source}; {some} are left beside error correction" if spec.ecc else spec.source
     return tabled("device_bytes", spec.memory_bytes, spec.name, reason, unit="bytes")
 
@@ -321,6 +326,7 @@ def _this_cpu(config: TrainConfig, way: _Way, count: int, peak: Fact) -> PlanDev
         ),
         available=memory,
         power_watts=None,
+        least_clock=1.0,
         family=None,
         remark=None,
     )

@@ -289,6 +289,7 @@ def _speed(config: TrainConfig, shape: ModelShape, device: PlanDevice, torch: Fa
             device_count=device.count,
             divided=_is_divided(config, device),
             power_watts=device.power_watts,
+            least_clock=device.least_clock,
             muon_steps=config.muon_steps if config.optimizer == "muon" else 0,
             kernels=device.kernels,
         )

@@ -11,6 +11,7 @@ from rich.markup import escape
 from gptwright import units
 from gptwright.arithmetic.evaluation import text_kind
 from gptwright.arithmetic.memory import PHASES
+from gptwright.arithmetic.reference import LossBand
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Finding, Unknown
 from gptwright.plan.batch import same_step
@@ -85,8 +86,13 @@ def _verdict(plan: Plan) -> str:
         if_it_did = " if it did" if plan.fits is False else ""
         parts.append(f"about {units.duration(plan.seconds[1])}{and_evaluated}{if_it_did}")
     if plan.loss is not None:
-        parts.append(f"loss about {plan.loss.likely:.2f}")
+        parts.append(f"loss about {plan.loss.likely:.2f}{_best_before(plan.loss)}")
     return "; ".join(parts) + "."
+
+
+def _best_before(loss: LossBand) -> str:
+    """What the loss is before it rises, where it does."""
+    return f", best {loss.lowest[1]:.2f}" if loss.lowest is not None else ""
 
 
 def plan_facts(plan: Plan) -> list[Fact]:
@@ -226,5 +232,9 @@ def _loss(plan: Plan) -> list[Fact]:
     if text_kind(int(plan.vocabulary.number)) == "bpe":
         low, likely, high = (math.exp(loss) for loss in (plan.loss.low, plan.loss.likely, plan.loss.high))
         reason += f", a perplexity of {likely:.1f} ({low:.1f} to {high:.1f})"
+    if plan.loss.lowest is not None:
+        tokens, loss = plan.loss.lowest
+        at = f"step {tokens / plan.tokens_per_step:,.0f}, {units.count(tokens)} tokens"
+        reason += f", after about {loss:.2f} near {at}, whose checkpoint is the best"
     reason += f"; {plan.loss.curve}, {plan.loss.basis}"
     return [derived("validation loss", plan.loss.likely, reason, unit="nats")]

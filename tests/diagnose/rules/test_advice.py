@@ -46,6 +46,9 @@ class TestLength:
         findings = found(run)
         assert findings["overfitting"].actions[0].settings["max_iters"] == 1750
         assert findings["long-plan"].actions == ()
+        # Its passes were made, and one finding warns of them.
+        severities = findings["long-plan"].severity, findings["many-epochs"].severity
+        assert severities == ("info", "warning")
 
     def test_dropout_is_advised_only_where_there_is_less(self, tmp_path: Path) -> None:
         for dropout, advised in ((0.0, {"dropout": 0.2}), (0.2, {}), (0.4, {})):
@@ -265,6 +268,15 @@ class TestFailures:
         assert findings["stuck-loss"].causes[0].confidence == "likely"
         assert {"small-batch-for-lr", "stuck-loss"} <= findings.keys()
         assert "undertrained" not in findings
+
+    def test_a_small_batch_that_trained_all_the_same_is_no_warning(self, tmp_path: Path) -> None:
+        """GPT-2's shape on 12,288 tokens a step at 1e-3: the loss went to 3 all the same."""
+        small = WEB | {"batch_size": 12, "gradient_accumulation_steps": 1, "learning_rate": 1e-3}
+        trained = found(write_run(tmp_path / "trained", small, {}, power_law(3.0, 10.8, 1.5)))
+        assert trained["small-batch-for-lr"].severity == "info"
+        assert "The loss fell all the same" in trained["small-batch-for-lr"].message
+        held = found(write_run(tmp_path / "held", small, {}, lambda step: 6.1 + 4.7 * (step + 1) ** -0.6))
+        assert held["small-batch-for-lr"].severity == "warning"
 
     def test_a_small_model_takes_a_higher_rate(self, tmp_path: Path) -> None:
         """6.8M on half a billion tokens: 1e-3 for 16,384 tokens a step is what such runs use, 1e-2 is not."""

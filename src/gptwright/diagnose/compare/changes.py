@@ -24,6 +24,7 @@ SAME_SIZE = 0.02
 SAME_PEAK = 0.05
 
 SIZE = "model size"
+BATCH = "tokens per step"
 # Of losses of a token another vocabulary makes another quantity; bits a byte stay what they are, and it moves
 # them.
 VOCABULARY = "vocabulary"
@@ -33,7 +34,7 @@ THINGS: dict[str, tuple[str, ...]] = {
     "width": ("n_embd",),
     "heads": ("n_head",),
     "context": ("block_size",),
-    "tokens per step": ("tokens_per_step",),
+    BATCH: ("tokens_per_step",),
     "dropout": ("dropout",),
     "learning rate": ("learning_rate", "min_lr"),
     "decay": ("decay_lr", "lr_schedule", "cooldown_fraction"),
@@ -110,7 +111,7 @@ def idle_changes(a: Reading, b: Reading) -> tuple[str, ...]:
 def fields_of(thing: str, a: Reading, b: Reading) -> tuple[str, ...]:
     """The fields by which two runs differ in one thing."""
     found = tuple(field for field in THINGS.get(thing, (thing,)) if differs(a, b, field))
-    return found or (("batch_size",) if thing == "tokens per step" else ())
+    return found or (("batch_size",) if thing == BATCH else ())
 
 
 def same_corpus(a: str, b: str) -> bool:
@@ -135,10 +136,10 @@ def changed_things(a: Reading, b: Reading) -> tuple[str, ...]:
             differing = []
         if thing in LED and fields[0] not in differing:
             things += differing
-        elif differing or (thing == "tokens per step" and _other_batches(a, b)):
+        elif differing or (thing == BATCH and _other_batches(a, b)):
             things.append(thing)
     # A schedule over as many tokens is the same one, in steps of another size.
-    if {"tokens per step", "schedule"} <= set(things) and _as_long_in_tokens(a, b):
+    if {BATCH, "schedule"} <= set(things) and _as_long_in_tokens(a, b):
         things.remove("schedule")
     # Heads follow width at a fixed head size.
     if {"width", "heads"} <= set(things):

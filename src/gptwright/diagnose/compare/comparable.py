@@ -4,6 +4,7 @@ from gptwright import units
 from gptwright.config.pretrained import GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
 from gptwright.diagnose.compare.changes import differs, same_corpus, setting
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves
+from gptwright.diagnose.compare.quantity import other_quantity
 from gptwright.diagnose.reading import MOST_CHARACTERS, Reading
 from gptwright.diagnose.scale import loss_scale
 from gptwright.diagnose.series import Series, val_loss
@@ -49,6 +50,8 @@ def why_not(a: Reading, b: Reading) -> tuple[str, ...]:
             reasons.append("one logs a sum over micro-batches")
         if setting(a, "dropout") != setting(b, "dropout"):
             reasons.append("only training losses are there, and dropout lifts one of them more")
+    if not reasons and (why := other_quantity(a, b)):
+        reasons.append(why)
     if not reasons and counter(a) != counter(b):
         reasons.append(f"a counts {counter(a)} and b counts {counter(b)}{NO_STEPS}")
     if not reasons and not all(len(curve) for curve in loss_curves(a, b)):

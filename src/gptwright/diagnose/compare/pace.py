@@ -59,6 +59,12 @@ def who_is_faster(a: Reading, b: Reading) -> Finding | None:
     )
 
 
+def same_pace(a: Reading, b: Reading) -> bool:
+    """Whether both are known to do as many tokens a second."""
+    rates = _both(a.speed.tokens_per_second, b.speed.tokens_per_second)
+    return rates is not None and _alike(rates)
+
+
 def changed_speed(a: Reading, b: Reading) -> tuple[str, ...]:
     """What was changed that can move the speed."""
     return tuple(thing for thing, fields in MOVES_SPEED.items() if any(differs(a, b, f) for f in fields))

@@ -13,6 +13,8 @@ from gptwright.findings import Action, Confidence, Finding, Severity
 BLAMED = ("device", "device_count", "dtype", "compile", "torch")
 # One text, which nanoGPT's scripts cut into characters and into GPT-2's tokens, at the same place.
 SHAKESPEARE = frozenset(("shakespeare", "shakespeare-char"))
+# Large vocabularies over English come to some 4.7 bytes a token.
+MOST_CHARACTERS_A_TOKEN = 8
 
 
 def refusal(a: Reading, b: Reading, reasons: Sequence[str]) -> Finding:
@@ -39,12 +41,16 @@ def not_the_cause(a: Reading, b: Reading) -> str:
 def _of_the_whole_split(a: Reading, b: Reading) -> str:
     """The loss of all validation text, which depends on no vocabulary, where both may have one text."""
     curves, sizes = (val_loss(a), val_loss(b)), [run.settings.number("val_tokens") for run in (a, b)]
-    vocabularies, names = (a.vocab_size, b.vocab_size), [setting(run, "dataset") for run in (a, b)]
-    if None in (*vocabularies, *names) or not all(len(curve) for curve in curves):
+    rows = [fact.value for fact in (a.vocab_size, b.vocab_size) if fact is not None]
+    names = [setting(run, "dataset") for run in (a, b)]
+    if len(rows) < 2 or None in names or not all(len(curve) for curve in curves):
         return ""
     one_text = same_corpus(*map(str, names)) or {dataset_family(str(name)) for name in names} == SHAKESPEARE
     (ours, theirs), (mine, yours) = (curve.value.min() for curve in curves), sizes
-    if not one_text or mine is None or yours is None or mine == yours:
+    if not one_text or mine is None or yours is None or rows[0] == rows[1]:
+        return ""
+    # One tokenizer makes as many tokens of one text, and none makes so many times fewer than another.
+    if mine == yours or max(mine, yours) > MOST_CHARACTERS_A_TOKEN * min(mine, yours):
         return ""
     nats = mine * ours, yours * theirs
     fewer = "a" if nats[0] < nats[1] else "b"

@@ -2,6 +2,7 @@
 
 from gptwright.diagnose.compare.changes import changed_things, differences
 from gptwright.diagnose.compare.comparable import counted_in, remarks, why_apart, why_not
+from gptwright.diagnose.compare.decay import with_schedule_in_tokens
 from gptwright.diagnose.compare.late import late_difference
 from gptwright.diagnose.compare.outcome import Comparison, Verdict
 from gptwright.diagnose.compare.pace import who_is_faster
@@ -24,12 +25,14 @@ def compare(a: Reading, b: Reading) -> Comparison:
     by_tokens = points_by_tokens(a, b)
     if not by_tokens:
         return _not_comparable(a, b, (why_apart(a, b),))
+    late = late_difference(a, b)
+    decisive = late.point if late is not None else by_tokens[-1]
     both = SideBySide(
         runs=(a, b),
         by_tokens=by_tokens,
         by_seconds=points_by_seconds(a, b),
-        late=late_difference(a, b),
-        changed=changed_things(a, b),
+        late=late,
+        changed=with_schedule_in_tokens(changed_things(a, b), a, b, decisive),
         failed=(failure_of("a", a), failure_of("b", b)),
     )
     verdict = verdict_of(both)

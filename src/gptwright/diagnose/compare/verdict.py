@@ -9,6 +9,7 @@ from gptwright import units
 from gptwright.diagnose.compare.changes import fields_of, idle_changes
 from gptwright.diagnose.compare.late import Late
 from gptwright.diagnose.compare.outcome import Point, Verdict
+from gptwright.diagnose.compare.pace import same_pace
 from gptwright.diagnose.compare.points import in_bits_a_byte, loss_curves, same_curve
 from gptwright.diagnose.compare.refusal import not_the_cause
 from gptwright.diagnose.reading import Reading
@@ -184,14 +185,18 @@ def _before(both: SideBySide, *, counted: bool) -> str:
 
 
 def _at_equal_time(both: SideBySide) -> str:
-    """Who is ahead after equal seconds, where that is not what equal tokens say."""
-    if not both.by_seconds:
+    """Who is ahead after equal seconds, where that is not what equal tokens say; at one pace it is."""
+    if not both.by_seconds or same_pace(*both.runs):
         return ""
     timed = both.by_seconds[-1]
     ahead, by = "b" if timed.delta < 0 else "a", f"{abs(timed.delta):.4f} {_unit(both)}"
-    if both.decisive.significant:
-        return f" At equal time it is the other way round: {by}." if ahead != both.ahead else ""
-    return f" At equal time {ahead} is ahead by {by}." if timed.significant else ""
+    if not both.decisive.significant:
+        return f" At equal time {ahead} is ahead by {by}." if timed.significant else ""
+    if ahead == both.ahead:
+        return ""
+    if timed.significant:
+        return f" At equal time it is the other way round: {by}."
+    return " At equal time they are within the noise of each other."
 
 
 def _best_of_each(both: SideBySide) -> str:

@@ -100,7 +100,7 @@ class Gap:
         return abs(self.mean) > student_quantile(self.values - 1, 0.9995) * self.error
 
 
-def _late_gap(reading: Reading) -> Gap | None:
+def late_gap(reading: Reading) -> Gap | None:
     """The gap over the last two thirds of the evaluations; the steep start says nothing about the splits."""
     log, val, train = reading.log, val_loss(reading), eval_train_loss(reading)
     if log is None or not log.format.evaluates_train or len(train) < 4 or loss_scale(reading) > 1:
@@ -128,7 +128,7 @@ def val_below_train(reading: Reading) -> Iterator[Verdict]:
     their scatter. Logs that print only a training-mode loss are not judged. Source: public logs in which the
     gap stayed at −0.04 when dropout went from 0.1 to 0, and had the other sign on another corpus.
     """
-    gap = _late_gap(reading)
+    gap = late_gap(reading)
     if gap is None or not gap.is_sure or gap.mean > -SMALL_GAP:
         return
     yield finding(
@@ -156,7 +156,7 @@ def val_above_train(reading: Reading) -> Iterator[Verdict]:
     for a CPU, whose gap of 0.12 after 1.5 passes shrinks by 0.06 to 0.10 on splits drawn by content
     (docs/scaling.md).
     """
-    gap, epochs = _late_gap(reading), reading.progress.epochs
+    gap, epochs = late_gap(reading), reading.progress.epochs
     if gap is None or not gap.is_sure or gap.mean < WORTH_A_WORD or epochs is None:
         return
     fed = reading.progress.tokens_per_parameter

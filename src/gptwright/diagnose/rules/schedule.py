@@ -60,14 +60,22 @@ def long_plan(reading: Reading) -> Iterator[Verdict]:
         evidence.append(epochs)
     if not reasons:
         return
+    # Of passes that were made `many-epochs` warns.
+    told = len(reasons) == 1 and epochs is not None and _passes_made(reading) > LONG_EPOCHS
     yield finding(
         "long-plan",
-        Severity.WARNING,
+        Severity.INFO if told else Severity.WARNING,
         Confidence.CERTAIN,
         f"The planned {steps.number:,.0f} steps are {', '.join(reasons)}.",
         evidence,
         actions=[] if _turned(reading) else sensible_length(reading, seconds_at_most=LONG_SECONDS),
     )
+
+
+def _passes_made(reading: Reading) -> float:
+    """Passes over the data that a log shows."""
+    made = reading.progress.epochs
+    return made.number if reading.log is not None and made is not None else 0.0
 
 
 def _turned(reading: Reading) -> bool:
@@ -150,7 +158,9 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
     is less than a sixth of the reference and the rate more than twice what that rule gives; within that the
     loss hardly depends on it. The reference batch shrinks for short runs (2^18 tokens at 0.44B, growing as
     D^0.383). Models below 60M take higher rates for smaller batches, by a law fitted on such (DeepSeek LLM).
-    Rates of fine-tuning and character models are not judged: nothing comparable is known for them.
+    Rates of fine-tuning and character models are not judged: nothing comparable is known for them. Where a
+    log shows that the model learned context all the same, it is no warning: the loss may be higher than it
+    had to be, and that is what `above-reference` is about.
     Sources: GPT-3's table of rates; arXiv 2505.13738 for the batch; arXiv 2401.02954 for small models;
     nanoGPT issues 303 and 468 and pull request 145.
     """
@@ -163,13 +173,15 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
         return
     steps = round(reference / per_step.number)
     accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    trains = _trains_all_the_same(reading)
     yield finding(
         "small-batch-for-lr",
-        Severity.WARNING,
-        Confidence.LIKELY,
+        Severity.INFO if trains else Severity.WARNING,
+        Confidence.POSSIBLE if trains else Confidence.LIKELY,
         f"{per_step.text} tokens a step are 1/{steps} of the {reference:,.0f} that a rate of"
         f" {meant.rate:.1g} {meant.model} is meant for; by the square-root rule the rate would"
-        f" be {fitting.number:.1e}, and it is {rate.number:g}.",
+        f" be {fitting.number:.1e}, and it is {rate.number:g}."
+        f"{' The loss fell all the same; a lower rate may bring it further.' if trains else ''}",
         [rate, per_step, *reading.settings.facts("n_embd"), meant.source, fitting],
         causes=[
             Cause(
@@ -186,6 +198,14 @@ def small_batch_for_lr(reading: Reading) -> Iterator[Verdict]:
             Action(f"Or lower the rate to about {fitting.number:.1e}.", {"learning_rate": rounded(fitting)}),
         ],
     )
+
+
+def _trains_all_the_same(reading: Reading) -> bool:
+    if reading.log is None:
+        return False
+    from gptwright.diagnose.stuck import learns_context  # with numpy, which a plan has no use for
+
+    return learns_context(reading)
 
 
 def rounded(rate: Fact) -> float:
@@ -225,7 +245,8 @@ def many_epochs(reading: Reading) -> Iterator[Verdict]:
     """Up to about four passes over the data a repeated token is worth a fresh one; over sixteen it is worth
     two thirds of one on average, over forty 0.38, and all passes together are never worth more than 16
     (Muennighoff et al. 2023). From sixteen on training loss measures memory, and only validation says what
-    was learned. It counts the passes that were made, or that a plan without a log holds.
+    was learned. It counts the passes that were made, or that a plan without a log holds; of a plan with more
+    than forty `long-plan` warns.
     """
     epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
     if epochs is None or epochs.number <= MANY_EPOCHS:
@@ -233,9 +254,10 @@ def many_epochs(reading: Reading) -> Iterator[Verdict]:
     seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
     worth = value_of_next_pass(epochs.number)
     memorizing = epochs.number > MEMORIZING_EPOCHS
+    told = reading.log is None and epochs.number > LONG_EPOCHS
     yield finding(
         "many-epochs",
-        Severity.WARNING if memorizing else Severity.INFO,
+        Severity.WARNING if memorizing and not told else Severity.INFO,
         Confidence.CERTAIN,
         f"{epochs.number:,.1f} passes over {unique.text if unique else 'the'} training tokens; one more is"
         f" worth {worth:.2f} of a fresh one. {_of_training_loss(reading, memorizing=memorizing)}",

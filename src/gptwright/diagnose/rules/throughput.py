@@ -242,6 +242,7 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
         accumulation=8,
         family=spec.family,
         power_watts=spec.power_watts,
+        least_clock=spec.least_clock,
         device_count=reading.machine.count,
     )
     low, likely, _ = reachable_mfu(work)
