@@ -13,6 +13,7 @@ from gptwright.errors import ConfigError
 from gptwright.facts import Fact, stated
 from gptwright.plan.batch import divisors, fit, same_step
 from gptwright.plan.plan import Plan, make_plan
+from gptwright.report.planned import HELD_BESIDES, plan_facts
 
 GPT2: dict[str, Any] = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "bias": False}
 
@@ -359,3 +360,15 @@ def test_no_loss_is_promised_to_a_context_far_shorter_than_the_known_runs(
     settings = {**GPT2, "block_size": context, "gradient_accumulation_steps": accumulation}
     plan = planned(**settings, dataset="openwebtext", max_iters=5000, lr_decay_iters=5000)
     assert (plan.loss is not None) is promised
+
+
+def test_of_a_compiled_step_it_says_that_nvidia_smi_shows_more() -> None:
+    said = {
+        name: next(fact.reason for fact in plan_facts(planned(**settings)) if fact.name == "peak memory")
+        for name, settings in {
+            "compiled": {},
+            "eager": {"compile": False},
+            "chunked": {"loss_chunk": 512},
+        }.items()
+    }
+    assert {name for name, reason in said.items() if HELD_BESIDES in reason} == {"compiled"}

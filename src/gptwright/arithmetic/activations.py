@@ -175,9 +175,7 @@ def loss_bytes(step: Step) -> int:
     Without compilation: the log-softmax that was kept and two gradients, all float32, and the logits
     themselves if the loop still holds them. Compiled: the logits and their gradient in the matmul dtype;
     the softmax is computed again inside the kernel that makes the gradient. On a CPU that kernel was seen
-    to write the gradient over logits that nobody holds. A GPU holds a third block of that size: from 8 to 16
-    sequences nvidia-smi grew by 623 to 627 MiB each on seven cards (GPT-2 124M), where two blocks make 526
-    and three 624. Most likely the token table's gradient and moments, which stay, were put into a freed one.
+    to write the gradient over logits that nobody holds; a GPU's may too, which was not measured.
     In chunks: those of one chunk, overwritten by their gradient; under autocast also in 16 bits, with which
     a gradient of the head is made in 16 bits; to add that to the sum, a CPU makes a float32 copy of it.
     """
@@ -189,9 +187,8 @@ def loss_bytes(step: Step) -> int:
         made = (low + (FLOAT if step.device_kind == "cpu" else 0)) * step.shape.vocab_size * step.shape.n_embd
         return max((FLOAT + low) * of_chunk, low * of_chunk + made)
     if step.compiled:
-        if step.device_kind == "cuda":
-            return 3 * low * step.logits
-        return (2 if step.keeps_logits else 1) * low * step.logits
+        overwritten = step.device_kind == "cpu" and not step.keeps_logits
+        return (1 if overwritten else 2) * low * step.logits
     return (3 * FLOAT + (low if step.keeps_logits else 0)) * step.logits
 
 
