@@ -91,4 +91,5 @@ def _of_the_table(reading: Reading, per_step: Fact) -> Meant | None:
 
 
 def _length(reading: Reading) -> Fact | None:
-    return reading.progress.planned_tokens or reading.progress.tokens_seen
+    length = reading.progress.planned_tokens or reading.progress.tokens_seen
+    return length if length is not None and length.number else None

@@ -112,7 +112,8 @@ def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
         return float(np.median(train.seconds[clean] * train.mfu[clean]))
     if clean.sum() < FEWEST_LINES or _keeps_its_pace(train.seconds[clean]):
         return seconds.number * mfu.number
-    averaged = _running_average(1 / train.seconds, train.segment)
+    with np.errstate(divide="ignore"):
+        averaged = _running_average(1 / train.seconds, train.segment)
     return float(np.median(train.mfu[clean] / averaged[clean]))
 
 
