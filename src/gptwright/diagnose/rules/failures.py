@@ -83,13 +83,13 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None:
         return
-    rows = _bad_losses(reading, log)
-    if not rows:
+    first = _first_bad_loss(reading, log)
+    if first is None:
         return
     if (apart := _in_evaluations_alone(reading, log)) is not None:
         yield apart
         return
-    line, step = min(rows, key=lambda row: log.moment(row[0]))
+    line, step = first
     message, evidence = _where_it_began(reading, log, line, step)
     # Step 1 may be the first or the second of a trainer's.
     from_the_start = reading.steps_are_known and step == 0
@@ -149,17 +149,17 @@ def _in_evaluations_alone(reading: Reading, log: LogEvidence) -> Verdict | None:
     )
 
 
-def _bad_losses(reading: Reading, log: LogEvidence) -> list[tuple[int, int]]:
-    """Line and step of every loss that is no number and did harm."""
-    rows = [
-        (int(table.line[i]), int(table.step[i]))
-        for table in (log.train, log.evals)
-        for i in np.flatnonzero(table.loss_is_bad)
-    ]
-    refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
+def _first_bad_loss(reading: Reading, log: LogEvidence) -> tuple[int, int] | None:
+    """Line and step of the first loss that is no number and did harm; None where there is none."""
+    refused, finite = sorted(skipped_steps(reading)), log.train.line[np.isfinite(log.train.loss)]
     # A refused update harms nothing, as long as numbers come after it.
     last = log.moment(int(finite[-1])) if len(finite) else -math.inf
-    return [(line, step) for line, step in rows if step not in refused or log.moment(line) > last]
+    firsts = []
+    for table in (log.train, log.evals):
+        harmless = np.isin(table.step, refused) & (log.moment(table.line) <= last)
+        rows = np.flatnonzero(table.loss_is_bad & ~harmless)
+        firsts += [(int(table.line[row]), int(table.step[row])) for row in rows[:1]]
+    return min(firsts, key=lambda row: log.moment(row[0]), default=None)
 
 
 def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) -> tuple[str, list[Fact]]:
@@ -320,20 +320,23 @@ def _line_fact(name: str, event: Event) -> Fact:
 
 def known_warning(reading: Reading) -> Iterator[Verdict]:
     """Warnings of the frameworks that people take for the cause of something, each with what it means in the
-    framework's own source. A warning that is not known is left alone.
+    framework's own source. One that is printed again and again is told once, and one that is not known is
+    left alone.
     """
-    log = reading.log
+    log, told = reading.log, set[str]()
     for event in log.events if log else ():
-        for pattern, meaning in WARNINGS if event.kind is EventKind.WARNING else ():
-            said = pattern.search(event.text)
-            if said is not None:
-                # Without what the framework puts in front of its warnings.
-                begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
-                text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
-                yield finding(
-                    "known-warning", Severity.INFO, Confidence.CERTAIN, text, [_line_fact("warning", event)]
-                )
-                break
+        if event.kind is not EventKind.WARNING:
+            continue
+        matches = ((pattern.search(event.text), meaning) for pattern, meaning in WARNINGS)
+        said, meaning = next((match for match in matches if match[0] is not None), (None, ""))
+        if said is None or meaning in told:
+            continue
+        told.add(meaning)
+        # Without what the framework puts in front of its warnings.
+        begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
+        text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
+        evidence = [_line_fact("warning", event)]
+        yield finding("known-warning", Severity.INFO, Confidence.CERTAIN, text, evidence)
 
 
 RULES = (

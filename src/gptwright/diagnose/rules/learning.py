@@ -12,9 +12,7 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
-from gptwright.diagnose.scale import (
-    uniform_loss,
-)
+from gptwright.diagnose.scale import uniform_loss
 from gptwright.diagnose.series import train_loss
 from gptwright.diagnose.stuck import UNIGRAM_SHARE, flat_stretch, stuck_stretch
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity
@@ -176,7 +174,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     """
     loss = train_loss(reading)
     rise = training_rise(reading)
-    if rise is None or any(jump for jump in rate_jumps(reading) if jump[1] <= rise.began + 1):
+    if rise is None or any(jump.step <= rise.began + 1 for jump in rate_jumps(reading)):
         return
     if jump_of_a_resume(reading) is not None:
         return
@@ -223,13 +221,12 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     loss = train_loss(reading)
     if len(loss) < 40:
         return
-    jumps = [step for _, step, _ in rate_jumps(reading)]
-    resumed = jump_of_a_resume(reading)
+    jumps, resumed = rate_jumps(reading), jump_of_a_resume(reading)
     spikes = [
         spike
         for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
         if spike.recovered_at is not None
-        and not any(step <= spike.peak for step in jumps)
+        and not any(jump.step <= spike.peak for jump in jumps)
         and not (resumed is not None and resumed.step <= spike.peak <= (resumed.back or resumed.last))
     ]
     if not spikes:

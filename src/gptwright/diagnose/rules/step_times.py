@@ -11,7 +11,7 @@ from gptwright.diagnose.timing import FEWEST_LINES, clean_lines, line_seconds
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.arrays import Booleans, Floats, Integers
-from gptwright.record.evidence import LogEvidence
+from gptwright.record.evidence import EventKind, LogEvidence
 
 # An isolated step of five times the median is no jitter: the slowest tenth of healthy steps is within 1.3.
 STALL_FACTOR = 5
@@ -256,7 +256,7 @@ def _slower_since_a_resume(reading: Reading, times: Floats) -> Verdict | None:
 
 def _at_checkpoint(log: LogEvidence) -> Booleans:
     """Training lines right after a line that reports a checkpoint, or right before one."""
-    marks: Integers = np.array([e.line for e in log.events if e.kind == "checkpoint"], dtype=np.int64)
+    marks: Integers = np.array([e.line for e in log.events if e.kind is EventKind.CHECKPOINT], dtype=np.int64)
     lines = log.train.line
     after = np.isin(lines - 1, marks) | np.isin(lines - 2, marks)
     return after | np.isin(lines + 1, marks)

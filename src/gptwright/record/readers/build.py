@@ -41,6 +41,11 @@ OF_A_BATCH = frozenset(
 )
 
 
+def further_of(kind: EventKind) -> str:
+    """The hazard that counts the events of a kind beyond those that are kept."""
+    return f"further lines of kind {kind}"
+
+
 class Builder:
     """Collects one log.
 
@@ -197,7 +202,7 @@ class Builder:
             return
         self._events_of[kind] += 1
         if self._events_of[kind] > MOST_EVENTS:
-            self.hazards[f"further lines of kind {kind}"] += 1
+            self.hazards[further_of(kind)] += 1
             return
         self.events.append(Event(kind, line, None, text))
 

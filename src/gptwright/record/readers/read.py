@@ -272,6 +272,7 @@ def evidence_of(
     if segments.last_run_between is not None:
         build.hazards[SEVERAL_RUNS] = segments.runs
         build.take_between(*segments.last_run_between)
+    events = [*events, *unannounced_resumes(build, segments)]
     return LogEvidence(
         format=log_format,
         path=name,
@@ -282,7 +283,7 @@ def evidence_of(
         settings=build.settings,
         train=train_lines(train, segments.train),
         evals=eval_lines(evals, segments.evals),
-        events=dated([*events, *unannounced_resumes(segments)], train, evals),
+        events=dated(events, train, evals),
         last_run_segment=segments.last_run,
         comments=tuple(build.comments),
         batches=tuple(build.batches),
