@@ -96,14 +96,10 @@ def _told(log: LogEvidence) -> Iterator[_Part]:
     steps = np.concatenate([log.train.step, log.evals.step])[order]
     segments = np.concatenate([log.train.segment, log.evals.segment])[order]
     _, firsts = np.unique(segments, return_index=True)
-    told = sorted(log.batches, key=lambda fact: log.moment(_line(fact)))
+    told = sorted(log.batches, key=lambda fact: log.moment(fact.line))
     for row in firsts:
-        said = {fact.name: fact for fact in told if log.moment(_line(fact)) < lines[row]}
+        said = {fact.name: fact for fact in told if log.moment(fact.line) < lines[row]}
         yield _Part(int(segments[row]), abs(int(lines[row])), int(steps[row]), said)
-
-
-def _line(fact: Fact) -> int:
-    return int(fact.source.removeprefix("log:"))
 
 
 def _ratio(part: _Part, last: _Part) -> float:

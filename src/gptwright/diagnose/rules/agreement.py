@@ -14,13 +14,10 @@ from gptwright.diagnose.speed import INVERSION_TOLERANCE, contradicts, logged_cu
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 from gptwright.hardware.table import DeviceSpec, find_spec
-from gptwright.record.evidence import FATAL, IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED, EventKind
+from gptwright.record.evidence import FATAL, IN_EPOCHS, NEWEST_FIRST, SEVERAL_RUNS, UNNAMED
 
 # Drivers keep a part of the memory that is sold: torch reports 2 to 4 % less. A tenth is another card.
 MEMORY_TOLERANCE = 0.1
-CAPACITY = re.compile(
-    r"(\d+(?:\.\d+)?) ?(GiB|MiB)(?: is the)? total capacity|total capacity of (\d+(?:\.\d+)?) ?(GiB|MiB)"
-)
 # A log that begins later than this many log lines into a run has lost its beginning.
 LATE_START = 3
 # Printed rates are rounded to a few digits.
@@ -224,7 +221,7 @@ def device_mismatch(reading: Reading) -> Iterator[Verdict]:
                 [stated, printed_name],
             )
             return
-    printed, sold = _printed_memory(reading), memory_fact(spec)
+    printed, sold = reading.settings.logged.get("device_memory_bytes"), memory_fact(spec)
     if printed is None or sold is None:
         return
     sizes = [s.memory_bytes for s in (spec, *_alternatives(stated)) if s.memory_bytes]
@@ -259,20 +256,6 @@ def _other_count(reading: Reading) -> Iterator[Verdict]:
 def _alternatives(stated: Fact) -> tuple[DeviceSpec, ...]:
     match = find_spec(str(stated.value))
     return match.alternatives if match is not None else ()
-
-
-def _printed_memory(reading: Reading) -> Fact | None:
-    """The device's memory as the log prints it, in its header or in an out-of-memory message."""
-    header = reading.settings.logged.get("device_memory_bytes")
-    if header is not None or reading.log is None:
-        return header
-    for event in reading.log.events:
-        match = CAPACITY.search(event.text) if event.kind is EventKind.OUT_OF_MEMORY else None
-        if match:
-            number, unit = (match[1], match[2]) if match[1] else (match[3], match[4])
-            value = float(number) * (2**30 if unit == "GiB" else 2**20)
-            return logged("device_memory_bytes", int(value), event.line, unit="bytes")
-    return None
 
 
 def incomplete_log(reading: Reading) -> Iterator[Verdict]:

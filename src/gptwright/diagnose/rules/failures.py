@@ -13,7 +13,7 @@ from gptwright.diagnose.rate import rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
-from gptwright.facts import Fact, Origin, logged
+from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
 
@@ -218,7 +218,7 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
         return
     event = events[0]
     tried = TRIED.search(event.text)
-    evidence = [_line_fact("out_of_memory", event)]
+    evidence = [logged("out_of_memory", event.text[:200], event.line)]
     message = f"An allocation failed (line {event.line})"
     # The logits are B·T·V and the attention scores B·H·T·T whatever else the model is.
     shape, micro = (
@@ -307,17 +307,6 @@ def _beside_the_model(reading: Reading, micro: int, total: Fact, event: Event) -
     return Action(f"Not even one sequence fits {total.text}: take a smaller model or a shorter block_size.")
 
 
-def _line_fact(name: str, event: Event) -> Fact:
-    return Fact(
-        name=name,
-        value=event.text[:200],
-        text=event.text[:200],
-        origin=Origin.LOGGED,
-        reason=f"line {event.line} of the log",
-        source=f"log:{event.line}",
-    )
-
-
 def known_warning(reading: Reading) -> Iterator[Verdict]:
     """Warnings of the frameworks that people take for the cause of something, each with what it means in the
     framework's own source. One that is printed again and again is told once, and one that is not known is
@@ -335,7 +324,7 @@ def known_warning(reading: Reading) -> Iterator[Verdict]:
         # Without what the framework puts in front of its warnings.
         begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
         text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
-        evidence = [_line_fact("warning", event)]
+        evidence = [logged("warning", event.text[:200], event.line)]
         yield finding("known-warning", Severity.INFO, Confidence.CERTAIN, text, evidence)
 
 

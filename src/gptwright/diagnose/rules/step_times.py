@@ -8,7 +8,7 @@ from gptwright import units
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.timing import FEWEST_LINES, clean_lines, line_seconds
-from gptwright.facts import Fact, Origin, derived
+from gptwright.facts import Fact, derived, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import EventKind, LogEvidence
@@ -263,16 +263,7 @@ def _at_checkpoint(log: LogEvidence) -> Booleans:
 
 
 def _seconds_fact(seconds: Floats, lines: Integers, row: int) -> Fact:
-    value = float(seconds[row])
-    return Fact(
-        name="step_seconds",
-        value=value,
-        text=units.duration(value),
-        origin=Origin.LOGGED,
-        reason=f"line {lines[row]} of the log",
-        unit="seconds",
-        source=f"log:{lines[row]}",
-    )
+    return logged("step_seconds", float(seconds[row]), int(lines[row]), unit="seconds")
 
 
 RULES = (

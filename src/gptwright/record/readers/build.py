@@ -14,7 +14,7 @@ from gptwright.facts import Fact, Value
 from gptwright.record.arrays import Integers
 from gptwright.record.evidence import Comment, Event, EventKind
 from gptwright.record.readers.fields import Floats
-from gptwright.record.readers.headers import LATE, Said, fact, line_of
+from gptwright.record.readers.headers import LATE, Said, fact
 from gptwright.record.readers.shapes import Columns
 
 # A model of another size is another run's; roundings and ways of counting differ by less.
@@ -130,7 +130,7 @@ class Builder:
 
     def _is_another_device(self, made: Fact) -> bool:
         """Whether a table names devices of several kinds: which one was used it does not say."""
-        self._devices = {f for f in self._devices if line_of(f) > self._last_row_line} | {made}
+        self._devices = {f for f in self._devices if f.line > self._last_row_line} | {made}
         if len({f.value for f in self._devices}) < 2:
             return False
         self.header.pop("device", None)
@@ -141,7 +141,7 @@ class Builder:
             return
         before = next((fact for fact in reversed(self.batches) if fact.name == made.name), None)
         # Several processes print the same header; one that is resumed prints it behind rows.
-        if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
+        if before is None or before.value != made.value or before.line <= self._last_row_line:
             self.batches.append(made)
 
     def note_epoch(self, epoch: float, line: int) -> None:
@@ -152,7 +152,7 @@ class Builder:
     def take_between(self, after: int, before: int) -> None:
         """Takes settings that were said again between two lines for those of what follows them."""
         for made in self.said_again:
-            if after < line_of(made) < before:
+            if after < made.line < before:
                 self.header[made.name] = made
 
     def take_first_batch(self) -> None:
@@ -167,15 +167,15 @@ class Builder:
         if before is None or made.name not in ("parameters", "parameters_total"):
             return False
         ratio = made.number / before.number
-        return line_of(before) <= self._last_row_line and not 1 / OTHER_SIZE < ratio < OTHER_SIZE
+        return before.line <= self._last_row_line and not 1 / OTHER_SIZE < ratio < OTHER_SIZE
 
     def _forget_the_run_before(self, line: int) -> None:
         """Drops the facts and settings that stand in front of the rows: they are another run's."""
         self.other_models.append(line)
         self.comments = [comment for comment in self.comments if comment.line > self._last_row_line]
-        self.batches = [fact for fact in self.batches if line_of(fact) > self._last_row_line]
+        self.batches = [fact for fact in self.batches if fact.line > self._last_row_line]
         for facts in (self.header, self.settings):
-            for name in [name for name, each in facts.items() if line_of(each) <= self._last_row_line]:
+            for name in [name for name, each in facts.items() if each.line <= self._last_row_line]:
                 del facts[name]
 
     def fact(self, name: str, value: Value, line: int) -> None:

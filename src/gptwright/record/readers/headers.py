@@ -169,11 +169,6 @@ NVIDIA_SMI = (
 )
 
 
-def line_of(known: Fact) -> int:
-    """The line that says a fact of the header."""
-    return int(known.source.removeprefix("log:"))
-
-
 def _pattern(name: str, unit: str | None) -> str:
     if unit is not None:
         return REAL
