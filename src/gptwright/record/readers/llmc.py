@@ -8,8 +8,9 @@ is against the peak in the table at the start, -100 % where llm.c does not know 
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
-from gptwright.facts import Value, derived
+from gptwright.facts import Value, derived, logged
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import real_number, whole_number
@@ -36,7 +37,7 @@ def _start(text: str) -> str:
     return "scratch" if FRESH.fullmatch(text) else text
 
 
-# The table's names → ours, how to read them, and what they are multiplied by.
+# The table's names → ours, and how to read them.
 TABLE: dict[str, tuple[str, Callable[[str], Value]]] = {
     "micro batch size B": ("micro_batch", whole_number),
     "sequence length T": ("block_size", whole_number),
@@ -78,7 +79,7 @@ def _table(build: Builder) -> Callable[[str, int], bool]:
         if name == "resume" and text == "1":
             build.event(EventKind.RESUME, line, row[0].strip())
         elif name == "final LR fraction":
-            _floor(build, text)
+            _floor(build, text, line)
         elif name in TABLE:
             _keep(build, *TABLE[name], text, line)
         return True
@@ -97,16 +98,17 @@ def _keep(build: Builder, name: str, read: Callable[[str], Value], text: str, li
         build.said(Said(name, value), line)
 
 
-def _floor(build: Builder, text: str) -> None:
+def _floor(build: Builder, text: str, line: int) -> None:
+    """Keeps the lowest rate, which is printed as a share of the highest."""
     peak = build.settings.get("learning_rate")
     try:
         fraction = real_number(text)
     except ValueError:
         return
     if peak is not None:
-        build.settings["min_lr"] = derived(
-            "min_lr", peak.number * fraction, f"final LR fraction {text} of {peak.text}"
-        )
+        lowest = logged("min_lr", peak.number * fraction, line)
+        reason = f"final LR fraction {text} of {peak.text}, {lowest.reason}"
+        build.settings["min_lr"] = replace(lowest, reason=reason)
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:
