@@ -11,9 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from gptwright.facts import Fact, Value
-from gptwright.record.arrays import Integers
-from gptwright.record.evidence import Comment, Event, EventKind
-from gptwright.record.readers.fields import Floats
+from gptwright.record.arrays import Floats, Integers
+from gptwright.record.evidence import LONGEST_COMMENT, Comment, Event, EventKind
 from gptwright.record.readers.headers import LATE, Said, fact
 from gptwright.record.readers.shapes import Columns
 
@@ -189,7 +188,7 @@ class Builder:
     def comment(self, text: str, line: int, field: str | None) -> None:
         """Keeps a comment beside a setting, or between settings."""
         if len(self.comments) < MOST_COMMENTS:
-            self.comments.append(Comment(text.strip(), line, field, in_log=True))
+            self.comments.append(Comment(text.strip()[:LONGEST_COMMENT], line, field, in_log=True))
 
     def event(self, kind: EventKind, line: int, text: str) -> None:
         """Keeps an event; what several processes print one after the other is one."""

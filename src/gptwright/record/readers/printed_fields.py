@@ -252,9 +252,10 @@ def printed(text: str) -> Printed:
         step = BATCH.search(rest) or bar or (PAIR.search(rest) if bar is None else None)
         said.step_of_bar = step is not None
     if step is not None:
-        done, of = [*filter(None, step.groups()), None][:2]
-        said.step = _count(done or "0")
-        said.of = _count(of) if of else math.nan
+        # One of the ways to write a counter has matched, and some say what it runs to.
+        done, *of = filter(None, step.groups())
+        said.step = counter(done)
+        said.of = counter(of[0]) if of else math.nan
     return said
 
 
@@ -280,10 +281,10 @@ def _bits_a_character(text: str, said: Printed) -> None:
             said.loss, said.has_loss = value, True
 
 
-def _count(text: str) -> float:
-    """A counter: `1,000`, `1_000`, `1k`."""
+def counter(text: str) -> float:
+    """The whole number that a counter shows: `1,000`, `1_000`, `1k`, `1.005k`."""
     digits = text.replace(",", "").replace("_", "")
-    return 1e3 * float(digits[:-1]) if digits[-1] in "kK" else float(digits)
+    return float(round(1e3 * float(digits[:-1]))) if digits[-1] in "kK" else float(digits)
 
 
 def _losses(text: str, said: Printed) -> None:
