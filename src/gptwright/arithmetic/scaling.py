@@ -165,6 +165,9 @@ ADDITIVE_LAWS = (HOFFMANN_ROUNDED, HOFFMANN, BESIROGLU, MUENNIGHOFF)
 # A pass over data that was seen before loses value with this constant: R_D* of arXiv 2305.16264, digits of
 # huggingface/datablations.
 REPEAT_HALF_LIFE = 15.387756
+# Up to as many passes a repeated token is worth a fresh one (arXiv 2305.16264); beyond, the number of tokens
+# seen says less and less about how much was learned.
+FRESH_PASSES = 4
 # The most passes that are planned without a look at validation: the next one is worth 0.38 of a fresh one.
 MOST_PASSES = 16
 

@@ -149,4 +149,8 @@ def amounts(batches: Sequence[Batch], steps: "Floats") -> "Floats":
     """Tokens that were seen at each of these steps."""
     import numpy as np
 
-    return np.array([tokens_at(batches, float(step)) for step in steps], dtype=np.float64)
+    ends = [*(batch.first_step for batch in batches[1:]), np.inf]
+    seen = np.zeros(len(steps))
+    for batch, end in zip(batches, ends, strict=True):
+        seen += np.maximum(0.0, np.minimum(end, steps) - batch.first_step) * batch.tokens.number
+    return seen

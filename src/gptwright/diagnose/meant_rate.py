@@ -11,7 +11,7 @@ left out: nothing comparable is known for them.
 import math
 from dataclasses import dataclass
 
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 from gptwright.diagnose.sizes import usual_shape
 from gptwright.facts import Fact, Origin, derived, tabled
 
@@ -20,8 +20,6 @@ REFERENCE_RATE, REFERENCE_WIDTH, REFERENCE_TOKENS = 6e-4, 768, 2**19
 BATCH_EXPONENT, BATCH_AT, BATCH_AT_TOKENS = 0.383, 2**18, 0.44e9
 # Half of the smallest model in GPT-3's table.
 SMALL_MODEL = 60e6
-# The rules are about vocabularies like GPT-2's; nothing comparable is published for characters.
-BPE_VOCABULARY = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def meant_rate(reading: Reading) -> Meant | None:
     per_step, vocabulary = reading.speed.tokens_per_step, reading.vocab_size
     if per_step is None or not reading.starts_from_scratch:
         return None
-    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
+    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < SMALLEST_BPE:
         return None
     return _of_a_small_model(reading, per_step) or _of_the_table(reading, per_step)
 

@@ -87,8 +87,8 @@ def test_intervals_of_nan_iterations_are_no_numbers(tmp_path: Path) -> None:
     bad = [line.format(n, n * 256, "", "nan", 100, 100) for n in range(1200, 1501, 100)]
     (tmp_path / "log.txt").write_text("\n".join([*good, *skipped, *bad]) + "\n")
     loss = found(tmp_path)["non-finite-loss"]
-    assert "from step 1200 on" in loss.message
-    assert "8.0000 at step 1000" in loss.message
+    assert "from step 1,200 on" in loss.message
+    assert "8.0000 at step 1,000" in loss.message
 
 
 def test_a_run_that_lost_what_it_had_learned_is_not_stuck(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
 from gptwright.diagnose.gradients import norm_growth
-from gptwright.diagnose.rate import rate_cause
+from gptwright.diagnose.rate import half_the_rate, rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
@@ -165,17 +165,17 @@ def _first_bad_loss(reading: Reading, log: LogEvidence) -> tuple[int, int] | Non
 def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) -> tuple[str, list[Fact]]:
     """What to say of the first bad loss and of the last number before it, with both as evidence."""
     evidence = [logged("loss", "nan", line)]
-    unit = "training line"
     if reading.steps_are_known:
         evidence.append(logged("step", step, line, unit="steps"))
-        unit = "step"
-    message = f"The loss is no longer a number from {unit} {step} on (line {line})."
+    message = f"The loss is no longer a number from {reading.at(step)} on (line {line})."
     earlier = log.moment(log.train.line) < log.moment(line)
     before = np.flatnonzero(earlier & np.isfinite(log.train.loss))
     if len(before):
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
-        message += f" The last number is {log.train.loss[last]:.4f} at {unit} {log.train.step[last]}."
+        message += (
+            f" The last number is {log.train.loss[last]:.4f} at {reading.at(int(log.train.step[last]))}."
+        )
     grown = norm_growth(reading, step)
     if grown is not None:
         message += grown[0]
@@ -193,16 +193,11 @@ def _ways_on(reading: Reading, log: LogEvidence, step: int) -> list[Action]:
     again = "Start again with a lower learning rate"
     if good and reading.steps_are_known:
         again = f"Go back to the checkpoint of step {good[-1]} and continue with a lower learning rate"
-    actions = [Action(again, _half_rate(reading))]
+    actions = [Action(again, half_the_rate(reading))]
     machine = reading.machine
     if machine.dtype == "float16" and machine.spec is not None and machine.spec.native("bfloat16"):
         actions.insert(0, Action("Use bfloat16, which has float32's range.", {"dtype": "bfloat16"}))
     return actions
-
-
-def _half_rate(reading: Reading) -> dict[str, float]:
-    rate = reading.settings.number("learning_rate")
-    return {"learning_rate": rate / 2} if rate else {}
 
 
 def out_of_memory(reading: Reading) -> Iterator[Verdict]:

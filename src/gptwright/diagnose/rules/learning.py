@@ -7,10 +7,10 @@ import numpy as np
 from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.gradients import norm_growth
-from gptwright.diagnose.rate import rate_cause
+from gptwright.diagnose.rate import half_the_rate, rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
-from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rule import Rule, Verdict, finding, fires
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import uniform_loss
 from gptwright.diagnose.series import train_loss
@@ -61,7 +61,7 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             rate_cause(
                 reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
-                Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
+                Confidence.LIKELY if fires(small_batch_for_lr, reading) else Confidence.POSSIBLE,
             ),
             Cause("attention mask, positions or targets are wrong", Confidence.POSSIBLE),
             Cause(
@@ -201,15 +201,10 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         actions=[
             Action(
                 f"Go back to a checkpoint before {reading.at(rise.began)} and lower the learning rate.",
-                _lower_rate(reading),
+                half_the_rate(reading),
             )
         ],
     )
-
-
-def _lower_rate(reading: Reading) -> dict[str, float]:
-    rate = reading.settings.number("learning_rate")
-    return {"learning_rate": rate / 2} if rate else {}
 
 
 def loss_spike(reading: Reading) -> Iterator[Verdict]:
@@ -247,7 +242,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
             rate_cause(reading, "a learning rate at its upper limit", Confidence.POSSIBLE),
         ],
         actions=[
-            Action("Lower learning_rate or grad_clip.", _lower_rate(reading))
+            Action("Lower learning_rate or grad_clip.", half_the_rate(reading))
             if many
             else Action("Nothing, as long as they stay rare.")
         ],

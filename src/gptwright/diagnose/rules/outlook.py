@@ -16,7 +16,7 @@ from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_cause, rate_evidence
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.reference import recipe_of, reference_band
-from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rule import Rule, Verdict, finding, fires
 from gptwright.diagnose.rules.failures import non_finite_loss
 from gptwright.diagnose.rules.learning import divergence, stuck_loss
 from gptwright.diagnose.rules.schedule import long_plan, rounded, schedule_faults
@@ -24,7 +24,7 @@ from gptwright.diagnose.rules.uniform import worse_than_uniform
 from gptwright.diagnose.scale import loss_scale, other_unit
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact, derived, logged, tabled
-from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
+from gptwright.findings import Action, Cause, Confidence, Severity, Unknown
 
 # What is well below or above a reference: beyond its own band and the noise of the best evaluations.
 BEYOND = 0.05
@@ -224,7 +224,7 @@ def _rate_of_the_recipe(reading: Reading) -> Fact | None:
 def _broke(reading: Reading) -> bool:
     """Whether the run broke or learned nothing, which has rules of its own."""
     rules = (non_finite_loss, divergence, stuck_loss, worse_than_uniform)
-    return any(isinstance(verdict, Finding) for rule in rules for verdict in rule(reading))
+    return any(fires(rule, reading) for rule in rules)
 
 
 def _stays_at_pairs(reading: Reading) -> bool:
@@ -258,7 +258,7 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
     steps, planned = reading.progress.last_step, reading.progress.planned_steps
     assert steps is not None
     rules = (below_reference, worse_than_uniform, non_finite_loss)
-    if other_unit(reading) or any(isinstance(found, Finding) for rule in rules for found in rule(reading)):
+    if other_unit(reading) or any(fires(rule, reading) for rule in rules):
         return
     finished = planned is None or planned.number <= NOT_FINISHED * steps.number
     longer = round(1.5 * steps.number)
@@ -279,7 +279,7 @@ def still_improving(reading: Reading) -> Iterator[Verdict]:
             derived("gain", gain, "continuation of this run's own curve", unit="nats") if known else None,
         ],
         actions=[]
-        if not finished and any(True for _ in long_plan(reading))
+        if not finished and fires(long_plan, reading)
         else [
             (
                 Action(f"Let it go on: {planned.number:,.0f} steps are planned.")
