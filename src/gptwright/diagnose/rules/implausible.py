@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gptwright.diagnose.evaluation import training_loss
 from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding, fires
-from gptwright.diagnose.rules.outlook import below_reference
+from gptwright.diagnose.rules.references import below_reference
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
     LARGEST_VOCABULARY,
