@@ -183,6 +183,10 @@ TOKENS_PER_PARAMETER = Band(
 )
 
 
+# GPT-3's table (Brown et al. 2020): the learning rate of its smallest model, its width, and tokens a step.
+GPT3_RATE, GPT3_WIDTH, GPT3_BATCH = 6e-4, 768, 2**19
+
+
 def loss_terms(law: AdditiveLaw, parameters: float, tokens: float) -> tuple[float, float]:
     """What finite size and finite data cost by `law`, in nats: only their differences carry over.
 
@@ -192,6 +196,11 @@ def loss_terms(law: AdditiveLaw, parameters: float, tokens: float) -> tuple[floa
         tokens: training tokens; for repeated data give `effective_tokens`.
     """
     return law.capacity_term(parameters), law.data_term(tokens)
+
+
+def best_batch(tokens: float) -> float:
+    """Tokens a step that suit a run of so many tokens: 2^18 at 0.44B, as D^0.383 (arXiv 2505.13738)."""
+    return float(2**18 * (tokens / 0.44e9) ** 0.383)
 
 
 def critical_batch(loss: float) -> float:
