@@ -54,7 +54,6 @@ class AdditiveLaw:
         data_scale: B.
         data_exponent: b.
         source: where the constants were read.
-        standard_errors: of E, A, a, B, b, where the fit gives them.
     """
 
     name: str
@@ -64,7 +63,6 @@ class AdditiveLaw:
     data_scale: float
     data_exponent: float
     source: str
-    standard_errors: tuple[float, float, float, float, float] | None = None
 
     def capacity_term(self, parameters: float) -> float:
         """What the model's finite size costs, in nats."""
@@ -77,16 +75,6 @@ class AdditiveLaw:
     def loss(self, parameters: float, tokens: float) -> float:
         """Nats a token; to be used in differences only."""
         return self.irreducible + self.capacity_term(parameters) + self.data_term(tokens)
-
-    def optimal_parameters(self, flops: float) -> float:
-        """The size with the lowest loss for a budget of 6 × parameters × tokens FLOPs.
-
-        Setting the derivative along that budget to zero gives
-        (aA / bB)^(1 / (a + b)) × (flops / 6)^(b / (a + b)).
-        """
-        a, b = self.capacity_exponent, self.data_exponent
-        ratio = (a * self.capacity_scale / (b * self.data_scale)) ** (1 / (a + b))
-        return float(ratio * (flops / 6) ** (b / (a + b)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +129,6 @@ BESIROGLU = AdditiveLaw(
     data_scale=2085.43,
     data_exponent=0.3658,
     source="arXiv 2404.10102, a refit of Hoffmann's data",
-    standard_errors=(0.0257, 124.5, 0.0154, 1293.0, 0.0206),
 )
 MUENNIGHOFF = AdditiveLaw(
     name="Muennighoff 2023",

@@ -8,7 +8,7 @@ Cost: microseconds; no torch, no numpy.
 
 from dataclasses import dataclass
 
-from gptwright.hardware.step_time import IN_A_MACHINE, StepTime, Work, step_time
+from gptwright.hardware.step_time import FITTED, IN_A_MACHINE, StepTime, Work, step_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,6 @@ GPU_BASIS = (
     "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
     " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
 )
-# The same steps by PyTorch 2.0's compiler took so many times as long; fitted, docs/throughput.md.
-FIRST_COMPILER = 1.48
 OTHER_FAMILY = "; of this device's family it knows one run or none, so the band is wider"
 CPU_BASIS = (
     "a model of a step's parts, relative to this CPU's peak in float32, fitted to this trainer at eight"
@@ -80,9 +78,9 @@ def predict_speed(work: Work) -> Speed:
 
 
 def with_first_compiler(speed: Speed) -> Speed:
-    """The speed of a compiled step where PyTorch 2.0 compiles it."""
-    low, likely, high = (each / FIRST_COMPILER for each in (speed.low, speed.likely, speed.high))
-    basis = f"{speed.basis}; PyTorch 2.0's compiler took {FIRST_COMPILER} times as long"
+    """The speed of a compiled step where PyTorch 2.0 compiles it, as the runs of its time were slower."""
+    low, likely, high = (each / FITTED.early_compiler for each in (speed.low, speed.likely, speed.high))
+    basis = f"{speed.basis}; PyTorch 2.0's compiler took {FITTED.early_compiler} times as long"
     return Speed(low=low, likely=likely, high=high, basis=basis)
 
 
