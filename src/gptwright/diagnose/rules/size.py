@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gptwright import units
 from gptwright.arithmetic.scaling import BESIROGLU, FRESH_PASSES, TOKENS_PER_PARAMETER, loss_terms
 from gptwright.diagnose.law import like_web_text
-from gptwright.diagnose.length import sensible_length
+from gptwright.diagnose.length import longer_run
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
@@ -145,7 +145,7 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
             tokens,
             derived("tokens_per_parameter", ratio, f"{tokens.text} tokens / {parameters.text} parameters"),
         ],
-        actions=sensible_length(reading, longer=True),
+        actions=longer_run(reading),
     )
 
 
