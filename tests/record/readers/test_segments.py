@@ -108,7 +108,6 @@ def test_another_model_behind_a_table_of_llmc() -> None:
     )
     before = read(table + rows)
     assert before.settings["min_lr"].number == pytest.approx(6e-5)
-    assert before.settings["min_lr"].source == "log:2"
     log = read(table + rows + "num_parameters: 774030080\n" + rows)
     assert log.header["parameters_total"].value == 774_030_080
     assert "min_lr" not in log.settings

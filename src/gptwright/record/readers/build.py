@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gptwright.facts import Fact, Value
+from gptwright.facts import Fact, Origin, Value
 from gptwright.record.arrays import Floats, Integers
 from gptwright.record.evidence import LONGEST_COMMENT, Comment, Event, EventKind
 from gptwright.record.readers.headers import LATE, Said, fact
@@ -174,8 +174,10 @@ class Builder:
         self.comments = [comment for comment in self.comments if comment.line > self._last_row_line]
         self.batches = [fact for fact in self.batches if fact.line > self._last_row_line]
         for facts in (self.header, self.settings):
-            for name in [name for name, each in facts.items() if each.line <= self._last_row_line]:
-                del facts[name]
+            for name, each in list(facts.items()):
+                # What was derived is derived from what stands there.
+                if each.origin is Origin.DERIVED or each.line <= self._last_row_line:
+                    del facts[name]
 
     def fact(self, name: str, value: Value, line: int) -> None:
         """Keeps a fact of the header."""

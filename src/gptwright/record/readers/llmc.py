@@ -8,9 +8,8 @@ is against the peak in the table at the start, -100 % where llm.c does not know 
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
-from gptwright.facts import Value, derived, logged
+from gptwright.facts import Value, derived
 from gptwright.record.evidence import EventKind, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import real_number, whole_number
@@ -79,7 +78,7 @@ def _table(build: Builder) -> Callable[[str, int], bool]:
         if name == "resume" and text == "1":
             build.event(EventKind.RESUME, line, row[0].strip())
         elif name == "final LR fraction":
-            _floor(build, text, line)
+            _floor(build, text)
         elif name in TABLE:
             _keep(build, *TABLE[name], text, line)
         return True
@@ -98,7 +97,7 @@ def _keep(build: Builder, name: str, read: Callable[[str], Value], text: str, li
         build.said(Said(name, value), line)
 
 
-def _floor(build: Builder, text: str, line: int) -> None:
+def _floor(build: Builder, text: str) -> None:
     """Keeps the lowest rate, which is printed as a share of the highest."""
     peak = build.settings.get("learning_rate")
     try:
@@ -106,9 +105,8 @@ def _floor(build: Builder, text: str, line: int) -> None:
     except ValueError:
         return
     if peak is not None:
-        lowest = logged("min_lr", peak.number * fraction, line)
-        reason = f"final LR fraction {text} of {peak.text}, {lowest.reason}"
-        build.settings["min_lr"] = replace(lowest, reason=reason)
+        formula = f"final LR fraction {text} of {peak.text}"
+        build.settings["min_lr"] = derived("min_lr", peak.number * fraction, formula)
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:
