@@ -52,6 +52,12 @@ class Fact:
         assert isinstance(self.value, int | float), self
         return self.value
 
+    @property
+    def line(self) -> int:
+        """The line of the log, from 1, that a logged fact stands in."""
+        assert self.source.startswith("log:"), self
+        return int(self.source.removeprefix("log:"))
+
 
 def logged(name: str, value: Value, line: int, *, unit: str = "") -> Fact:
     """A value that line `line` (counted from 1) of a log says."""

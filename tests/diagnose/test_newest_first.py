@@ -104,7 +104,7 @@ def test_the_beginning_of_a_fault_is_found_from_the_end(tmp_path: Path) -> None:
     ]
     diagnosis = read(tmp_path / "turned", lines[::-1])
     message = next(f.message for f in diagnosis.findings if f.id == "non-finite-loss")
-    assert "from step 1000 on (line 51)" in message
+    assert "from step 1,000 on (line 51)" in message
     assert f"The last number is {loss(980):.4f} at step 980." in message
 
 

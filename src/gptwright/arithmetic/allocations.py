@@ -23,6 +23,12 @@ SHARED_SEGMENTS = (2 * MIB, 20 * MIB)
 # torch's messages: of a GPU's allocator with two decimals, of the CPU's in bytes. On Apple's GPUs it writes
 # GB for 2^30 bytes (format_size in aten/src/ATen/mps/MPSAllocator.mm).
 TRIED = re.compile(r"[Tt]ried to allocate (\d{1,20}(?:\.\d{1,9})?) ?([GMK]i?B|bytes)", re.ASCII)
+# The device's memory: `GPU 0 has a total capacity of 15.78 GiB`, older `15.78 GiB total capacity`.
+CAPACITY = re.compile(
+    r"total capac\w+ of (\d{1,6}(?:\.\d{1,3})?) ?([GM]iB)"
+    r"|(\d{1,6}(?:\.\d{1,3})?) ?([GM]iB)(?: is the)? total capacity",
+    re.ASCII,
+)
 UNITS = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "GB": GIB, "MB": MIB, "KB": KIB, "bytes": 1}
 
 
@@ -48,6 +54,15 @@ def allocation_bytes(message: str) -> float | None:
     """The size that an out-of-memory message names; None where it names none."""
     tried = TRIED.search(message)
     return float(tried[1]) * UNITS[tried[2]] if tried else None
+
+
+def capacity_bytes(message: str) -> int | None:
+    """The device's memory as an out-of-memory message gives it; None where it does not."""
+    found = CAPACITY.search(message)
+    if found is None:
+        return None
+    number, unit = found[1] or found[3], found[2] or found[4]
+    return round(float(number) * UNITS[unit])
 
 
 def decode_allocation(

@@ -54,7 +54,6 @@ class AdditiveLaw:
         data_scale: B.
         data_exponent: b.
         source: where the constants were read.
-        standard_errors: of E, A, a, B, b, where the fit gives them.
     """
 
     name: str
@@ -64,7 +63,6 @@ class AdditiveLaw:
     data_scale: float
     data_exponent: float
     source: str
-    standard_errors: tuple[float, float, float, float, float] | None = None
 
     def capacity_term(self, parameters: float) -> float:
         """What the model's finite size costs, in nats."""
@@ -77,16 +75,6 @@ class AdditiveLaw:
     def loss(self, parameters: float, tokens: float) -> float:
         """Nats a token; to be used in differences only."""
         return self.irreducible + self.capacity_term(parameters) + self.data_term(tokens)
-
-    def optimal_parameters(self, flops: float) -> float:
-        """The size with the lowest loss for a budget of 6 × parameters × tokens FLOPs.
-
-        Setting the derivative along that budget to zero gives
-        (aA / bB)^(1 / (a + b)) × (flops / 6)^(b / (a + b)).
-        """
-        a, b = self.capacity_exponent, self.data_exponent
-        ratio = (a * self.capacity_scale / (b * self.data_scale)) ** (1 / (a + b))
-        return float(ratio * (flops / 6) ** (b / (a + b)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +129,6 @@ BESIROGLU = AdditiveLaw(
     data_scale=2085.43,
     data_exponent=0.3658,
     source="arXiv 2404.10102, a refit of Hoffmann's data",
-    standard_errors=(0.0257, 124.5, 0.0154, 1293.0, 0.0206),
 )
 MUENNIGHOFF = AdditiveLaw(
     name="Muennighoff 2023",
@@ -165,6 +152,9 @@ ADDITIVE_LAWS = (HOFFMANN_ROUNDED, HOFFMANN, BESIROGLU, MUENNIGHOFF)
 # A pass over data that was seen before loses value with this constant: R_D* of arXiv 2305.16264, digits of
 # huggingface/datablations.
 REPEAT_HALF_LIFE = 15.387756
+# Up to as many passes a repeated token is worth a fresh one (arXiv 2305.16264); beyond, the number of tokens
+# seen says less and less about how much was learned.
+FRESH_PASSES = 4
 # The most passes that are planned without a look at validation: the next one is worth 0.38 of a fresh one.
 MOST_PASSES = 16
 
@@ -180,6 +170,10 @@ TOKENS_PER_PARAMETER = Band(
 )
 
 
+# GPT-3's table (Brown et al. 2020): the learning rate of its smallest model, its width, and tokens a step.
+GPT3_RATE, GPT3_WIDTH, GPT3_BATCH = 6e-4, 768, 2**19
+
+
 def loss_terms(law: AdditiveLaw, parameters: float, tokens: float) -> tuple[float, float]:
     """What finite size and finite data cost by `law`, in nats: only their differences carry over.
 
@@ -189,6 +183,11 @@ def loss_terms(law: AdditiveLaw, parameters: float, tokens: float) -> tuple[floa
         tokens: training tokens; for repeated data give `effective_tokens`.
     """
     return law.capacity_term(parameters), law.data_term(tokens)
+
+
+def best_batch(tokens: float) -> float:
+    """Tokens a step that suit a run of so many tokens: 2^18 at 0.44B, as D^0.383 (arXiv 2505.13738)."""
+    return float(2**18 * (tokens / 0.44e9) ** 0.383)
 
 
 def critical_batch(loss: float) -> float:

@@ -96,14 +96,10 @@ def _told(log: LogEvidence) -> Iterator[_Part]:
     steps = np.concatenate([log.train.step, log.evals.step])[order]
     segments = np.concatenate([log.train.segment, log.evals.segment])[order]
     _, firsts = np.unique(segments, return_index=True)
-    told = sorted(log.batches, key=lambda fact: log.moment(_line(fact)))
+    told = sorted(log.batches, key=lambda fact: log.moment(fact.line))
     for row in firsts:
-        said = {fact.name: fact for fact in told if log.moment(_line(fact)) < lines[row]}
+        said = {fact.name: fact for fact in told if log.moment(fact.line) < lines[row]}
         yield _Part(int(segments[row]), abs(int(lines[row])), int(steps[row]), said)
-
-
-def _line(fact: Fact) -> int:
-    return int(fact.source.removeprefix("log:"))
 
 
 def _ratio(part: _Part, last: _Part) -> float:
@@ -153,4 +149,8 @@ def amounts(batches: Sequence[Batch], steps: "Floats") -> "Floats":
     """Tokens that were seen at each of these steps."""
     import numpy as np
 
-    return np.array([tokens_at(batches, float(step)) for step in steps], dtype=np.float64)
+    ends = [*(batch.first_step for batch in batches[1:]), np.inf]
+    seen = np.zeros(len(steps))
+    for batch, end in zip(batches, ends, strict=True):
+        seen += np.maximum(0.0, np.minimum(end, steps) - batch.first_step) * batch.tokens.number
+    return seen

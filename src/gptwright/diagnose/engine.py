@@ -8,6 +8,7 @@ from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule
 from gptwright.diagnose.rules import (
     agreement,
+    completeness,
     crashes,
     evaluations,
     failures,
@@ -17,6 +18,7 @@ from gptwright.diagnose.rules import (
     outlook,
     overfitting,
     precision,
+    references,
     resumes,
     schedule,
     size,
@@ -36,10 +38,12 @@ RULES: tuple[Rule, ...] = (
     *learning.RULES,
     *resumes.RULES,
     *agreement.RULES,
+    *completeness.RULES,
     *size_labels.RULES,
     *stale_comments.RULES,
     *overfitting.RULES,
     *evaluations.RULES,
+    *references.RULES,
     *outlook.RULES,
     *implausible.RULES,
     *size.RULES,

@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 
 from gptwright.arithmetic import scaling
-from gptwright.arithmetic.trend import (
-    CurveFit,
-    Forecast,
-    fit_curve,
-    forecast,
-    slope,
-)
+from gptwright.arithmetic.trend import CurveFit, Forecast, fit_curve, forecast, slope
 from gptwright.config.schema import TrainConfig
 from gptwright.diagnose.evaluation import training_rise, turning_point
 from gptwright.diagnose.law import laws_hold
@@ -36,8 +30,6 @@ from gptwright.record.arrays import Floats, Integers
 DECAY_GAIN = (0.08, 0.15)
 # A curve that begins later than this share of the run shows a stretch too short to be continued.
 LATEST_START = 0.5
-# Up to four passes a repeated token is worth a fresh one.
-FRESH_PASSES = 4
 # Seeds differ by as much.
 NO_GAIN = 0.005
 SCHEDULE = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters", "max_iters")
@@ -136,19 +128,27 @@ def _gain(reading: Reading, by_curve: float, lr_fraction: float | None) -> float
 
 def _broken(reading: Reading, curve: Series) -> bool:
     """Whether the loss is no measure of progress: not finite, rising, stuck, a sum, too short a part."""
-    train, val = train_loss(reading), val_loss(reading)
-    bad = reading.train is not None and bool(reading.train.loss_is_bad.any())
-    bad = bad or stuck_stretch(reading) is not None or curve.step[0] > LATEST_START * curve.step[-1]
-    epochs = reading.progress.epochs
-    # Training loss falls with every pass over the same text, whatever is learned.
-    bad = bad or (curve.name == train.name and epochs is not None and epochs.number > FRESH_PASSES)
-    # A handful of evaluations is no curve, but says so where the last is not the best of them.
-    bad = bad or (curve.name == train.name and len(val) > 1 and val.best != len(val) - 1)
-    a_sum = curve.name == train.name and not len(val) and loss_scale(reading) > 1
+    if reading.train is not None and reading.train.loss_is_bad.any():
+        return True
+    if stuck_stretch(reading) is not None or training_rise(reading) is not None:
+        return True
     # Above guessing over any vocabulary, or below 0, a value is no loss, so no gain in nats follows from it.
-    lowest = float(curve.value.min())
-    a_sum = a_sum or not 0 <= lowest <= math.log(LARGEST_VOCABULARY) + ABOVE_UNIFORM
-    return bad or a_sum or training_rise(reading) is not None
+    is_a_loss = 0 <= curve.value.min() <= math.log(LARGEST_VOCABULARY) + ABOVE_UNIFORM
+    if not is_a_loss or curve.step[0] > LATEST_START * curve.step[-1]:
+        return True
+    return curve.name == "train_loss" and _lines_mislead(reading)
+
+
+def _lines_mislead(reading: Reading) -> bool:
+    """Whether training lines fall without the model getting better, or are no losses of one token."""
+    val, epochs = val_loss(reading), reading.progress.epochs
+    # Training loss falls with every pass over the same text, whatever is learned.
+    if epochs is not None and epochs.number > scaling.FRESH_PASSES:
+        return True
+    # A handful of evaluations is no curve, but says so where the last is not the best of them.
+    if len(val) > 1 and val.best != len(val) - 1:
+        return True
+    return not len(val) and loss_scale(reading) > 1
 
 
 def _curve(reading: Reading) -> Series | None:
@@ -242,7 +242,7 @@ def _options(
     if lr_fraction is not None and lr_fraction > 0.5 and lawful:
         options.append(Option(text="letting the learning rate decay to its end", gain=DECAY_GAIN, hours=None))
     epochs = reading.progress.epochs
-    fresh = epochs is None or epochs.number <= FRESH_PASSES
+    fresh = epochs is None or epochs.number <= scaling.FRESH_PASSES
     past_the_start = parameters is not None and tokens is not None and tokens.number > parameters.number
     if parameters is not None and tokens is not None and fresh and past_the_start and lawful:
         band = scaling.size_gain_band(tokens.number, (parameters.number, 2 * parameters.number))

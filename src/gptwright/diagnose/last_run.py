@@ -27,9 +27,7 @@ def last_run(log: LogEvidence | None) -> LogEvidence | None:
             if log.moment(event.line) > (begin if event.kind in FATAL else before)
         ),
         last_run_segment=0,
-        batches=tuple(
-            fact for fact in log.batches if log.moment(int(fact.source.removeprefix("log:"))) > before
-        ),
+        batches=tuple(fact for fact in log.batches if log.moment(fact.line) > before),
     )
 
 

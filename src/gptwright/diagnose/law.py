@@ -6,10 +6,8 @@ terms for them can exceed the whole loss that the run has.
 """
 
 from gptwright.arithmetic.scaling import BESIROGLU
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 
-# The smallest vocabulary that is like GPT-2's; below it are characters, bytes and toy tokenizers.
-BPE_VOCABULARY = 4096
 # Public runs over web text end 0.1 to 0.4 nats above the law (docs/scaling.md), unfinished ones up to a nat,
 # speedruns up to 0.5 below it; a loss outside of that is one over other text.
 BELOW_LAW, ABOVE_LAW = 0.7, 1.5
@@ -20,7 +18,7 @@ SIZES = (1.2e7, 1.3e9)
 def like_web_text(reading: Reading) -> bool:
     """Whether vocabulary and loss are those of web text; without a loss the vocabulary alone decides."""
     vocabulary = reading.vocab_size
-    if vocabulary is not None and vocabulary.number < BPE_VOCABULARY:
+    if vocabulary is not None and vocabulary.number < SMALLEST_BPE:
         return False
     parameters, tokens = reading.sizes.parameters, reading.progress.tokens_seen
     if reading.log is None or parameters is None or tokens is None or not tokens.number:

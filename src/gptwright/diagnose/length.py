@@ -4,7 +4,7 @@
 hundreds of passes, and the advice would be worse than the fault.
 """
 
-import math
+from dataclasses import dataclass
 
 from gptwright import units
 from gptwright.arithmetic.scaling import MOST_PASSES, TOKENS_PER_PARAMETER, value_of_next_pass
@@ -17,49 +17,85 @@ SAME_LENGTH = 1.1
 LEFT_TO_DECAY = 0.25
 
 
-def sensible_length(
-    reading: Reading, *, longer: bool = False, seconds_at_most: float = math.inf
-) -> list[Action]:
-    """What to plan instead; empty where no other length is better.
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """The length that suits a run's size and data.
+
+    Attributes:
+        steps: at the run's own tokens a step.
+        text: what they are, in words.
+        passes: over the data that the compute-optimal tokens would be; 0 where the data is not known.
+    """
+
+    steps: int
+    text: str
+    passes: float
+
+    @property
+    def lacks_text(self) -> bool:
+        """Whether the data is too short for the compute-optimal tokens, so that it sets the length."""
+        return self.passes > MOST_PASSES
+
+
+def sensible_length(reading: Reading, *, seconds_at_most: float) -> list[Action]:
+    """What to plan in place of a plan that is too long; empty where no other length is better.
 
     Args:
         reading: the run.
-        longer: whether the run is too short, so that only more steps are an answer.
         seconds_at_most: a length that takes more is none.
     """
+    goal, planned, last = _goal(reading), reading.progress.planned_steps, reading.progress.last_step
+    if goal is None:
+        return []
+    if planned is not None and goal.steps > planned.number / SAME_LENGTH:
+        return [] if goal.lacks_text else [_smaller_model()]
+    if planned is not None and last is not None:
+        soon = round(last.number * (1 + LEFT_TO_DECAY))
+        if SAME_LENGTH * goal.steps < last.number and soon < planned.number:
+            passed = f"It has passed the {goal.steps:,} steps that are {goal.text}:"
+            settings = {"max_iters": soon, "lr_decay_iters": soon}
+            return [Action(f"{passed} let the rate decay to its end soon.", settings)]
+    seconds = _seconds_per_step(reading)
+    if seconds is not None and goal.steps * seconds > seconds_at_most:
+        return [_smaller_model()]
+    return [_of_length(goal, seconds)]
+
+
+def longer_run(reading: Reading) -> list[Action]:
+    """What to plan in place of a run that is too short; empty where more steps are no answer."""
+    goal = _goal(reading)
+    if goal is None:
+        return []
+    known = (reading.progress.planned_steps, reading.progress.last_step)
+    made = max((fact.number for fact in known if fact is not None), default=0)
+    if goal.steps <= SAME_LENGTH * made:
+        return [_more_text(goal.passes)] if goal.lacks_text else []
+    return [_of_length(goal, _seconds_per_step(reading))]
+
+
+def _goal(reading: Reading) -> _Goal | None:
     parameters, per_step = reading.sizes.parameters, reading.speed.tokens_per_step
     if parameters is None or per_step is None or not per_step.number:
-        return []
-    best = TOKENS_PER_PARAMETER
-    tokens, unique = best.likely * parameters.number, reading.settings.get("train_tokens")
-    text = f"{best.likely:.0f} tokens per parameter"
+        return None
+    best, unique = TOKENS_PER_PARAMETER.likely, reading.settings.get("train_tokens")
+    tokens, text = best * parameters.number, f"{best:.0f} tokens per parameter"
     passes = tokens / unique.number if unique is not None else 0.0
-    too_often = unique is not None and passes > MOST_PASSES
-    if too_often and unique is not None:
+    if unique is not None and passes > MOST_PASSES:
         tokens = MOST_PASSES * unique.number
         text = (
             f"{MOST_PASSES} passes over the data; the next is worth {value_of_next_pass(MOST_PASSES):.1f} of"
             " a fresh one, so go on only while validation falls"
         )
-    steps = max(1, round(tokens / per_step.number))
-    planned, last = reading.progress.planned_steps, reading.progress.last_step
-    if longer:
-        made = max(fact.number for fact in (planned, last) if fact is not None) if planned or last else 0
-        if steps <= SAME_LENGTH * made:
-            return [_more_text(passes)] if too_often else []
-    elif planned is not None and steps > planned.number / SAME_LENGTH:
-        return [_smaller_model()] if not too_often else []
-    if not longer and planned is not None and last is not None:
-        soon = round(last.number * (1 + LEFT_TO_DECAY))
-        if SAME_LENGTH * steps < last.number and soon < planned.number:
-            passed = f"It has passed the {steps:,} steps that are {text}: let the rate decay to its end soon."
-            return [Action(passed, {"max_iters": soon, "lr_decay_iters": soon})]
-    seconds = _seconds_per_step(reading)
-    if seconds is not None and steps * seconds > seconds_at_most:
-        return [_smaller_model()]
-    pace = f", {units.duration(steps * seconds)} at this speed," if seconds is not None else ""
+    return _Goal(max(1, round(tokens / per_step.number)), text, passes)
+
+
+def _of_length(goal: _Goal, seconds_per_step: float | None) -> Action:
+    pace = ""
+    if seconds_per_step is not None:
+        pace = f", {units.duration(goal.steps * seconds_per_step)} at this speed,"
+    steps = goal.steps
     settings = {"max_iters": steps, "lr_decay_iters": steps, "warmup_iters": max(1, steps // 50)}
-    return [Action(f"{steps:,} steps{pace} are {text}.", settings)]
+    return Action(f"{steps:,} steps{pace} are {goal.text}.", settings)
 
 
 def _seconds_per_step(reading: Reading) -> float | None:

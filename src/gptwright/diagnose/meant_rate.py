@@ -11,17 +11,13 @@ left out: nothing comparable is known for them.
 import math
 from dataclasses import dataclass
 
-from gptwright.diagnose.reading import Reading
+from gptwright.arithmetic.scaling import GPT3_BATCH, GPT3_RATE, GPT3_WIDTH, best_batch
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 from gptwright.diagnose.sizes import usual_shape
 from gptwright.facts import Fact, Origin, derived, tabled
 
-REFERENCE_RATE, REFERENCE_WIDTH, REFERENCE_TOKENS = 6e-4, 768, 2**19
-# The best batch grows with the planned tokens: 2^18 at 0.44B, as D^0.383 (2505.13738), 2^19 by about 2.7B.
-BATCH_EXPONENT, BATCH_AT, BATCH_AT_TOKENS = 0.383, 2**18, 0.44e9
 # Half of the smallest model in GPT-3's table.
 SMALL_MODEL = 60e6
-# The rules are about vocabularies like GPT-2's; nothing comparable is published for characters.
-BPE_VOCABULARY = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ def meant_rate(reading: Reading) -> Meant | None:
     per_step, vocabulary = reading.speed.tokens_per_step, reading.vocab_size
     if per_step is None or not reading.starts_from_scratch:
         return None
-    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < BPE_VOCABULARY:
+    if vocabulary is None or vocabulary.origin is Origin.ASSUMED or vocabulary.number < SMALLEST_BPE:
         return None
     return _of_a_small_model(reading, per_step) or _of_the_table(reading, per_step)
 
@@ -77,18 +73,20 @@ def _of_the_table(reading: Reading, per_step: Fact) -> Meant | None:
         width = usual_shape(parameters.number, reading.settings).n_embd
     if width is None:
         return None
-    tokens, batch = _length(reading), float(REFERENCE_TOKENS)
+    tokens, batch = _length(reading), float(GPT3_BATCH)
     if tokens is not None:
-        batch = min(batch, BATCH_AT * (tokens.number / BATCH_AT_TOKENS) ** BATCH_EXPONENT)
-    fitting = REFERENCE_RATE * min(2.0, REFERENCE_WIDTH / width) * math.sqrt(per_step.number / batch)
+        # A run of 2.7B tokens and more has the table's own.
+        batch = min(batch, best_batch(tokens.number))
+    fitting = GPT3_RATE * min(2.0, GPT3_WIDTH / width) * math.sqrt(per_step.number / batch)
     return Meant(
-        REFERENCE_RATE,
+        GPT3_RATE,
         batch,
-        f"at width {REFERENCE_WIDTH}",
-        tabled("reference_rate", REFERENCE_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
+        f"at width {GPT3_WIDTH}",
+        tabled("reference_rate", GPT3_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
         derived("fitting_rate", fitting, "6e-4 · (768 / n_embd) · sqrt(tokens_per_step / reference batch)"),
     )
 
 
 def _length(reading: Reading) -> Fact | None:
-    return reading.progress.planned_tokens or reading.progress.tokens_seen
+    length = reading.progress.planned_tokens or reading.progress.tokens_seen
+    return length if length is not None and length.number else None

@@ -64,3 +64,9 @@ def rate_evidence(reading: Reading) -> tuple[Fact, ...]:
     """The rate and what it is held against, where it is far beyond that."""
     rate, tuned = reading.settings.named("learning_rate"), tuned_rate(reading)
     return (rate, tuned) if rate is not None and tuned is not None else ()
+
+
+def half_the_rate(reading: Reading) -> dict[str, float]:
+    """The setting of a rate half as high; empty where the run's own is not known."""
+    rate = reading.settings.number("learning_rate")
+    return {"learning_rate": rate / 2} if rate else {}

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 # Vocabularies of characters or bytes have fewer rows, those of pieces of words more.
 MOST_CHARACTERS = 1024
+# The smallest vocabulary that is like GPT-2's; below it are characters, bytes and toy tokenizers.
+SMALLEST_BPE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +228,10 @@ def _says_steps(log: LogEvidence) -> bool:
 def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     """The first step that the log names, and the last of its last process."""
     rows = [
-        (int(segment), int(step), int(line))
+        (int(table.segment[row]), int(table.step[row]), int(table.line[row]))
         for table in (log.train, log.evals)
-        for place in (0, -1)
         if len(table)
-        for line, step, segment in [(table.line[place], table.step[place], table.segment[place])]
+        for row in (0, -1)
     ]
     if not rows:
         return None, None

@@ -7,6 +7,7 @@ an evaluation, which has no dropout, only where the run has none either.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -101,8 +102,17 @@ class Evaluated:
         return logged(self.name, float(self.value[row]), int(self.line[row]), unit="nats")
 
 
-def rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
-    """Where the printed learning rate rose sharply after it had fallen: (row before, step, row after)."""
+class RateJump(NamedTuple):
+    """A sharp rise of the printed learning rate: the training rows beside it, and the step of the later."""
+
+    before: int
+    after: int
+    step: int
+
+
+@once
+def rate_jumps(reading: Reading) -> list[RateJump]:
+    """Where the printed learning rate rose sharply after it had fallen."""
     train = reading.train
     if train is None:
         return []
@@ -117,7 +127,7 @@ def rate_jumps(reading: Reading) -> list[tuple[int, int, int]]:
         begin, highest = int(i), float(peaks[-1])
         # 2 % of the highest rate: below it, a rise of any factor does nothing.
         if falling and rates[i] > RATE_JUMP * rates[i - 1] + 0.02 * highest:
-            jumps.append((int(known[i - 1]), int(train.step[known[i]]), int(known[i])))
+            jumps.append(RateJump(int(known[i - 1]), int(known[i]), int(train.step[known[i]])))
             highest, falling = 0.0, False
     return jumps
 
@@ -198,16 +208,27 @@ def _between_evaluations(
 
 def _rate_is_raised(reading: Reading, event: Event) -> bool:
     """Whether the printed rate goes up within a few lines behind a resume."""
-    raised = {after for _, _, after in rate_jumps(reading)}
-    return bool(raised & {int(row) for row in _lines_behind(reading, event)[:RAISED_WITHIN]})
+    first = _row_behind(reading, event)
+    return any(first <= jump.after < first + RAISED_WITHIN for jump in rate_jumps(reading))
 
 
-def _lines_behind(reading: Reading, event: Event) -> Integers:
-    """Rows of training lines behind an event."""
+def _row_behind(reading: Reading, event: Event) -> int:
+    """The first training row behind an event."""
     log = reading.log
-    if log is None:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(log.moment(log.train.line) >= log.moment(event.line))
+    return int(np.searchsorted(log.moment(log.train.line), log.moment(event.line))) if log is not None else 0
+
+
+@once
+def _rows_with_a_loss(reading: Reading) -> Integers:
+    train = reading.train
+    return np.flatnonzero(np.isfinite(train.loss)) if train is not None else np.zeros(0, np.int64)
+
+
+def _parted(reading: Reading, event: Event) -> tuple[Integers, Integers]:
+    """Rows of training lines with a loss before an event and behind it."""
+    rows = _rows_with_a_loss(reading)
+    cut = int(np.searchsorted(rows, _row_behind(reading, event)))
+    return rows[:cut], rows[cut:]
 
 
 def _between_lines(reading: Reading, event: Event, weights_are_right: bool) -> ResumeJump | None:
@@ -215,9 +236,7 @@ def _between_lines(reading: Reading, event: Event, weights_are_right: bool) -> R
     train = reading.train
     if train is None:
         return None
-    finite, behind = np.isfinite(train.loss), _lines_behind(reading, event)
-    after = behind[finite[behind]]
-    before = np.setdiff1d(np.flatnonzero(finite), behind)
+    before, after = _parted(reading, event)
     if len(before) < LEAST_BESIDE or len(after) < LEAST_BESIDE:
         return None
     # A run that goes on from an older checkpoint is compared with what it was there.
@@ -248,8 +267,7 @@ def _from_evaluation_to_lines(reading: Reading, event: Event, weights_are_right:
         return None
     earlier = log.moment(evals.line) < log.moment(event.line)
     rows = np.flatnonzero(np.isfinite(evals.train_loss) & earlier)
-    behind = _lines_behind(reading, event)
-    after = behind[np.isfinite(train.loss[behind])]
+    _, after = _parted(reading, event)
     if not len(rows) or len(after) < LEAST_BESIDE:
         return None
     last = int(rows[-1])

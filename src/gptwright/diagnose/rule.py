@@ -29,6 +29,11 @@ class Rule:
         return inspect.cleandoc(self.judge.__doc__ or "")
 
 
+def fires(judge: Judge, reading: Reading) -> bool:
+    """Whether a rule finds something in a run; an open question is no finding."""
+    return any(isinstance(verdict, Finding) for verdict in judge(reading))
+
+
 def finding(
     rule_id: str,
     severity: Severity,

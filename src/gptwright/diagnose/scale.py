@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gptwright.diagnose.reading import Reading
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 from gptwright.facts import Fact, derived, logged
 
 # GPT-2's initialization puts the first loss up to 0.2 above ln(vocabulary), growing with width, and one
@@ -22,8 +22,8 @@ LEAST_SUMMED, NEAR_VALIDATION = 3, 0.2
 LARGEST_TOLD_MULTIPLE = 12
 # No run that goes on is worse than guessing by a third.
 FAR_ABOVE_UNIFORM = 1.3
-# Vocabularies in use, where none is named.
-SMALLEST_BPE, LARGEST_VOCABULARY = 4096, 262_144
+# Of the vocabularies in use, where none is named.
+LARGEST_VOCABULARY = 262_144
 # A first line that averages over the steps of an interval has learned up to a third of the way.
 EARLY_STEPS, LEARNED_SHARE = 500, 0.66
 

@@ -12,13 +12,42 @@ from gptwright.arithmetic.known_datasets import known_facts, usual_vocabulary
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.ingredients import Ingredients
 from gptwright.config.pretrained import GPT2_MODELS, GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY
-from gptwright.facts import Fact, assumed, derived
+from gptwright.facts import Fact, Value, assumed, derived
 from gptwright.record.evidence import ConfigEvidence, LogFormat, RunEvidence
 
 # So many of nanoGPT's names make a config of it.
 FEWEST_NAMES = 3
 # Of nanoGPT's data: GPT-2's tokenizer, padded or not, and Shakespeare's characters.
 USUAL_VOCABULARIES = (GPT2_PADDED_VOCABULARY, GPT2_VOCABULARY, 65)
+# The least that a setting may be: of counts, which are whole, and of other numbers. Over one token there is
+# nothing to guess.
+COUNTS: Mapping[str, int] = {
+    **dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size", "batch_size", "micro_batch"), 1),
+    **dict.fromkeys(("gradient_accumulation_steps", "max_iters", "lr_decay_iters", "eval_iters"), 1),
+    **dict.fromkeys(("vocab_size", "padded_vocab_size"), 2),
+    "warmup_iters": 0,
+}
+NUMBERS: Mapping[str, int] = dict.fromkeys(("learning_rate", "min_lr", "dropout", "cooldown_fraction"), 0)
+# No corpus has more tokens, and no run more steps.
+LARGEST = 10**18
+
+
+def _possible(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts but for those whose value the setting cannot have.
+
+    A config from elsewhere may leave `vocab_size = None` to its program, or write `n_layer = "12"`: that is
+    no number to compute with.
+    """
+    return {name: fact for name, fact in facts.items() if _may_be(name, fact.value)}
+
+
+def _may_be(name: str, value: Value) -> bool:
+    least = COUNTS.get(name, NUMBERS.get(name))
+    if least is None:
+        return value is not None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LARGEST:
+        return False
+    return name in NUMBERS or value == int(value)
 
 
 def _of_weights(logged: Mapping[str, Fact], given: Mapping[str, Fact]) -> dict[str, Fact]:
@@ -97,8 +126,8 @@ class Settings:
     def of(cls, evidence: RunEvidence) -> "Settings":
         """The settings that the evidence of a run holds."""
         log = evidence.log
-        logged = {**log.settings, **log.header} if log else {}
-        given = dict(evidence.config.settings) if evidence.config else {}
+        logged = _possible({**log.settings, **log.header}) if log else {}
+        given = _possible(evidence.config.settings) if evidence.config else {}
         folder = logged.get("data_folder")
         # A folder may be called anything, so its name counts where nothing else names the corpus.
         if folder is not None and not any("dataset" in said for said in (logged, given, evidence.stated)):
@@ -111,12 +140,13 @@ class Settings:
             reason = f"{trainer.name}'s default, which the config does not change"
             defaults = {name: assumed(name, value, reason) for name, value in trainer.defaults.items()}
         defaults |= _of_weights(logged, given)
-        settings = cls(logged, given, evidence.stated, defaults)
+        stated = _possible(evidence.stated)
+        settings = cls(logged, given, stated, defaults)
         if trainer is not None and trainer.name == "nanoGPT":
             vocabulary = _vocabulary_of(settings)
             read = {"vocab_size": vocabulary} if vocabulary is not None else {}
-            of_data = _of_data({**logged, **read}, given, evidence.stated)
-            settings = cls(logged, given, evidence.stated, {**of_data, **read, **defaults})
+            of_data = _of_data({**logged, **read}, given, stated)
+            settings = cls(logged, given, stated, {**of_data, **read, **defaults})
         return settings
 
     def get(self, name: str) -> Fact | None:

@@ -140,6 +140,9 @@ def _implied(
     from gptwright.diagnose.timing import mfu_seconds
 
     tokens = mfu_seconds(log, seconds, mfu) * basis.number / sizes.flops_per_token.number
+    if not tokens:
+        # An MFU that is printed as 0.00 % on most lines.
+        return None
     formula = (
         f"{mfu.text} × {basis.text} × {seconds.text} / {sizes.flops_per_token.text} a token, on one device"
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptwright.diagnose.evaluation import training_rise
-from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.scale import ABOVE_UNIFORM, SMALLEST_BPE, loss_scale, other_vocabulary, uniform_loss
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
+from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, other_vocabulary, uniform_loss
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
 

@@ -54,14 +54,19 @@ def clean_lines(log: LogEvidence, seconds: Floats, *, any_pace: bool = False) ->
 
 def _segment_of_last_pace(log: LogEvidence, seconds: Floats, clean: Booleans) -> int:
     """The first process from which on steps take what they take in the last one."""
-    segment = log.train.segment
-    processes = [int(each) for each in np.unique(segment[clean])]
-    medians = {each: float(np.median(seconds[clean & (segment == each)])) for each in processes}
-    last = processes[-1] if processes else 0
-    if len(processes) < 2 or (clean & (segment == last)).sum() < FEWEST_LINES:
+    processes = _processes(log, clean)
+    if len(processes) < 2 or len(processes[-1]) < FEWEST_LINES:
         return 0
-    other = [each for each in processes if not 1 / OTHER_PACE < medians[each] / medians[last] < OTHER_PACE]
-    return max(other, default=-1) + 1
+    medians = np.array([np.median(seconds[rows]) for rows in processes])
+    ratios = medians / medians[-1]
+    other = np.flatnonzero((ratios <= 1 / OTHER_PACE) | (ratios >= OTHER_PACE))
+    return int(log.train.segment[processes[other[-1]][0]]) + 1 if len(other) else 0
+
+
+def _processes(log: LogEvidence, lines: Booleans) -> list[Integers]:
+    """The rows of these lines, those of each process by themselves."""
+    rows = np.flatnonzero(lines)
+    return np.split(rows, np.flatnonzero(np.diff(log.train.segment[rows])) + 1)
 
 
 def step_seconds(log: LogEvidence, tokens_per_step: Fact | None) -> Fact | None:
@@ -112,7 +117,8 @@ def mfu_seconds(log: LogEvidence, seconds: Fact, mfu: Fact) -> float:
         return float(np.median(train.seconds[clean] * train.mfu[clean]))
     if clean.sum() < FEWEST_LINES or _keeps_its_pace(train.seconds[clean]):
         return seconds.number * mfu.number
-    averaged = _running_average(1 / train.seconds, train.segment)
+    with np.errstate(divide="ignore"):
+        averaged = _running_average(1 / train.seconds, train.segment)
     return float(np.median(train.mfu[clean] / averaged[clean]))
 
 
@@ -143,9 +149,9 @@ def other_work(log: LogEvidence) -> Fact | None:
     work = train.seconds * train.mfu
     known = clean_lines(log, train.seconds, any_pace=True) & np.isfinite(work) & (work > 0)
     medians = [
-        (int(train.line[rows][0]), float(np.median(work[rows])))
-        for segment in np.unique(train.segment)
-        if (rows := known & (train.segment == segment)).sum() >= FEWEST_LINES
+        (int(train.line[rows[0]]), float(np.median(work[rows])))
+        for rows in _processes(log, known)
+        if len(rows) >= FEWEST_LINES
     ]
     for line, median in medians[:-1]:
         ratio = median / medians[-1][1]

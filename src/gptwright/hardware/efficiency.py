@@ -8,7 +8,7 @@ Cost: microseconds; no torch, no numpy.
 
 from dataclasses import dataclass
 
-from gptwright.hardware.step_time import IN_A_MACHINE, StepTime, Work, step_time
+from gptwright.hardware.step_time import FITTED, IN_A_MACHINE, StepTime, Work, step_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,6 @@ GPU_BASIS = (
     "a model of a step's parts, fitted to 68 published runs of 16 sources; for 18 runs of 13 other sources it"
     " was off by 12 % in the middle and 42 % at most (those of 2023 allowed for their compiler)"
 )
-# The same steps by PyTorch 2.0's compiler took so many times as long; fitted, docs/throughput.md.
-FIRST_COMPILER = 1.48
 OTHER_FAMILY = "; of this device's family it knows one run or none, so the band is wider"
 # Likely and high are those of the highest limit. What people measured on an RTX 3060 Laptop is 0.42 to 1.1
 # times as fast, and the clock at its lowest limit is 0.75 of that at the highest.
@@ -86,9 +84,9 @@ def predict_speed(work: Work) -> Speed:
 
 
 def with_first_compiler(speed: Speed) -> Speed:
-    """The speed of a compiled step where PyTorch 2.0 compiles it."""
-    low, likely, high = (each / FIRST_COMPILER for each in (speed.low, speed.likely, speed.high))
-    basis = f"{speed.basis}; PyTorch 2.0's compiler took {FIRST_COMPILER} times as long"
+    """The speed of a compiled step where PyTorch 2.0 compiles it, as the runs of its time were slower."""
+    low, likely, high = (each / FITTED.early_compiler for each in (speed.low, speed.likely, speed.high))
+    basis = f"{speed.basis}; PyTorch 2.0's compiler took {FITTED.early_compiler} times as long"
     return Speed(low=low, likely=likely, high=high, basis=basis)
 
 

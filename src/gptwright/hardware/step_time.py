@@ -36,7 +36,7 @@ class Constants:
         score_bytes: moved per head, token and position by unfused attention, compiled and eager.
         kernel_seconds: the idle end of a kernel, on the device.
         power: exponent with which clocks fall where a card has less power than its products want.
-        early_compiler: how much longer a step took with PyTorch 2.0; only for logs of that time.
+        early_compiler: how much longer a step took with PyTorch 2.0's compiler.
     """
 
     product: float = 0.942

@@ -8,31 +8,36 @@ model of many more parameters than tokens only memorizes, which the law does not
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gptwright import units
 from gptwright.arithmetic.evaluation import text_kind
-from gptwright.arithmetic.scaling import BESIROGLU, MOST_PASSES, effective_tokens, loss_terms
+from gptwright.arithmetic.scaling import (
+    BESIROGLU,
+    GPT3_BATCH,
+    GPT3_RATE,
+    GPT3_WIDTH,
+    MOST_PASSES,
+    best_batch,
+    effective_tokens,
+    loss_terms,
+)
 from gptwright.config.schema import FIELDS, TrainConfig
 from gptwright.errors import ConfigError
 from gptwright.facts import Fact, derived
 from gptwright.plan.batch import fit
 from gptwright.plan.evaluation import evaluations
-from gptwright.plan.plan import Plan
-
-Planner = Callable[[TrainConfig], Plan]
+from gptwright.plan.plan import Plan, Planner
 
 # Width over depth of 64 and heads of 64 are GPT-2 small's, and best at that size.
 ASPECT, HEAD = 64, 64
 SMALLEST_WIDTH, LARGEST_WIDTH = 64, 2048
 # Neighbours differ by a factor of two at most; what is further from all of them was not found.
 NEAR_ENOUGH = 1.5
-# GPT-3's rate at width 768; larger for narrower models, no more than 1e-3, which small models train well at.
-RATE_AT_768, HIGHEST_RATE = 6e-4, 1e-3
-# The best batch grows as D^0.383 from 2^18 tokens at 0.44B (2505.13738), up to GPT-2's half million.
-BATCH_AT, BATCH_AT_TOKENS, BATCH_EXPONENT = 2**18, 0.44e9, 0.383
-SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**19
+# GPT-3's rate is larger for narrower models, up to what small models train well at.
+HIGHEST_RATE = 1e-3
+# Tokens a step of the shortest runs; those of the longest are GPT-3's.
+SMALLEST_BATCH = 2**11
 # Below some two thousand steps a short run learns less from the same tokens: nanoGPT's recipes for characters
 # have 2,000 of 768 and are best after 1,750 of 16,384, nanochat's d12 has 2,500 of half a million.
 FEWEST_STEPS = 2000
@@ -120,7 +125,7 @@ def _shapes(config: TrainConfig) -> list[TrainConfig]:
     """A ladder of widths with their depth, heads, and learning rate."""
     ladder = []
     for width in range(SMALLEST_WIDTH, LARGEST_WIDTH + 1, 64):
-        rate = min(HIGHEST_RATE, RATE_AT_768 * 768 / width)
+        rate = min(HIGHEST_RATE, GPT3_RATE * GPT3_WIDTH / width)
         shaped = replace(
             config,
             n_embd=width,
@@ -183,8 +188,8 @@ def _best_shape(config: TrainConfig, planner: Planner, hours: float) -> TrainCon
 
 def _with_batch(config: TrainConfig, plan: Plan, tokens: float) -> TrainConfig:
     """Tokens per step that suit the length of the run, cut to fit the device."""
-    best = min(BATCH_AT * (tokens / BATCH_AT_TOKENS) ** BATCH_EXPONENT, tokens / FEWEST_STEPS)
-    per_step = 2 ** round(math.log2(min(LARGEST_BATCH, max(SMALLEST_BATCH, best))))
+    best = min(best_batch(tokens), tokens / FEWEST_STEPS)
+    per_step = 2 ** round(math.log2(min(GPT3_BATCH, max(SMALLEST_BATCH, best))))
     sequences = max(plan.device.count, per_step // config.block_size)
     whole = replace(config, batch_size=1, gradient_accumulation_steps=sequences)
     if plan.largest_micro_batch is None:

@@ -4,24 +4,21 @@ None of them changes the tokens that are seen, or a rate. Said of GPUs only, whe
 published runs, and not where it cannot be otherwise: for an old card nothing is compiled.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from gptwright import units
-from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, configured, derived
 from gptwright.findings import Action, Confidence, Finding, Severity
 from gptwright.plan.batch import cuts_that_fit
-from gptwright.plan.plan import Plan
+from gptwright.plan.plan import Plan, Planner
 
 # A setting that slows a GPU down where it need not, its value, what replaces it, and that in words.
 SLOW: tuple[tuple[str, Any, dict[str, Any], str], ...] = (
     ("compile", False, {"compile": True}, "compiled by torch.compile, which needs Triton"),
     ("dtype", "float32", {"dtype": "auto"}, "with products in 16 bits, and weights in float32 as before"),
 )
-
-Planner = Callable[[TrainConfig], Plan]
 
 # What is less is within what a day's clocks do.
 WORTH_SAYING = 0.1

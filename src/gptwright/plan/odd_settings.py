@@ -7,14 +7,15 @@ Rates that are too high are judged with the rules of diagnosis, which know of th
 import math
 from collections.abc import Iterator
 
+from gptwright.arithmetic.scaling import GPT3_BATCH, GPT3_RATE, GPT3_WIDTH
 from gptwright.config.pretrained import NO_WEIGHTS
 from gptwright.config.schema import TrainConfig
 from gptwright.facts import Fact, configured, derived, tabled
 from gptwright.findings import Action, Confidence, Finding, Severity, Unknown
 
-# GPT-3's table: 6e-4 at width 768 for half a million tokens a step, less for wider networks; by the
-# square-root rule less for smaller batches too. Narrow networks take up to three times as much.
-USUAL_RATE, USUAL_WIDTH, USUAL_TOKENS, MOST_FOR_NARROW = 6e-4, 768, 2**19, 3.0
+# Wider networks take less than GPT-3's rate, and by the square-root rule smaller batches do too. Narrow
+# networks take up to so many times as much.
+MOST_FOR_NARROW = 3.0
 # Within a factor of three the loss hardly depends on the rate; at a tenth it is plainly higher.
 FAR_BELOW = 10
 # Published runs have 0 to 0.1; 1.0 was tried, against overfitting (arXiv 2605.01640).
@@ -53,11 +54,11 @@ def _usual_rate_if_far(config: TrainConfig) -> Fact | None:
     if config.optimizer != "adamw" or not _from_scratch(config) or config.eval_only:
         return None
     tokens = config.sequences_per_step * config.block_size
-    width = min(MOST_FOR_NARROW, USUAL_WIDTH / config.n_embd)
-    usual = USUAL_RATE * width * math.sqrt(min(1.0, tokens / USUAL_TOKENS))
+    width = min(MOST_FOR_NARROW, GPT3_WIDTH / config.n_embd)
+    usual = GPT3_RATE * width * math.sqrt(min(1.0, tokens / GPT3_BATCH))
     if config.learning_rate >= usual / FAR_BELOW:
         return None
-    formula = f"{USUAL_RATE:g} · {USUAL_WIDTH} / n_embd · sqrt(tokens_per_step / {USUAL_TOKENS:,})"
+    formula = f"{GPT3_RATE:g} · {GPT3_WIDTH} / n_embd · sqrt(tokens_per_step / {GPT3_BATCH:,})"
     return derived("usual_rate", float(f"{usual:.2g}"), formula)
 
 
@@ -77,7 +78,7 @@ def _low_rate(config: TrainConfig) -> Iterator[Finding]:
         evidence=(
             *_settings(config, "learning_rate", "n_embd"),
             usual,
-            tabled("reference_rate", USUAL_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
+            tabled("reference_rate", GPT3_RATE, "GPT-3", "125M: 6e-4 at 0.5M tokens a step"),
         ),
         actions=(
             Action(

@@ -5,18 +5,14 @@ loss in chunks keeps the micro-batch where the logits are what is large; blocks 
 the activations are, for more time; a compiled model never has the logits' log-softmax beside their gradient.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gptwright import units
-from gptwright.config.schema import TrainConfig
 from gptwright.facts import derived
 from gptwright.findings import Action, Confidence, Finding, Severity
 from gptwright.plan.batch import fit, same_step
-from gptwright.plan.plan import Plan
-
-Planner = Callable[[TrainConfig], Plan]
+from gptwright.plan.plan import Plan, Planner
 
 # Tokens of a chunk: large enough for full matrix products, 0.1 GB of GPT-2's logits.
 CHUNK = 512

@@ -7,7 +7,7 @@ and None where nothing is known, with what is missing.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,6 +124,10 @@ class Plan:
             return None
         formula = f"{self.tokens_per_step:,} tokens / {self.speed.likely:,.0f} tokens/s likely"
         return derived("step_seconds", self.tokens_per_step / self.speed.likely, formula, unit="seconds")
+
+
+# Plans the same run with other settings.
+Planner = Callable[[TrainConfig], Plan]
 
 
 def make_plan(

@@ -19,10 +19,8 @@ from gptwright.config.foreign import SAME_AS
 from gptwright.config.nanogpt import LARGEST_EXPONENT, LARGEST_NUMBER, OPERATIONS
 from gptwright.config.schema import FIELDS
 from gptwright.errors import ConfigError
-from gptwright.facts import Fact, Value, configured
-from gptwright.record.evidence import Comment, ConfigEvidence
-
-__all__ = ["SAME_AS", "literal", "read_config_evidence"]
+from gptwright.facts import Value, configured
+from gptwright.record.evidence import LONGEST_COMMENT, Comment, ConfigEvidence
 
 LONGEST_FILE = 1 << 20
 HOLDS_SETTINGS = re.compile(r"config|cfg|param|setting|arg|^dict$", re.IGNORECASE)
@@ -54,11 +52,14 @@ def read_config_evidence(path: Path) -> ConfigEvidence:
     }
     for name, same in SAME_AS.items():
         if name in facts and same not in facts:
-            facts[same] = _renamed(facts[name], same)
+            # Its source stays the field that was written.
+            facts[same] = replace(facts[name], name=same)
     return ConfigEvidence(
         path=path,
         settings=facts,
-        comments=tuple(Comment(comment, line, fields.get(line)) for comment, line in comments),
+        comments=tuple(
+            Comment(comment[:LONGEST_COMMENT], line, fields.get(line)) for comment, line in comments
+        ),
         skipped=skipped,
     )
 
@@ -267,8 +268,3 @@ def _toml_comments(text: str) -> Iterator[tuple[str, int]]:
             at += 1
         if len(quote) == 1:
             quote = ""
-
-
-def _renamed(fact: Fact, name: str) -> Fact:
-    """The same fact under the name that nanoGPT has for it; its source stays the field that was written."""
-    return replace(fact, name=name)

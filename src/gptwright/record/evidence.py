@@ -161,6 +161,8 @@ class EventKind(StrEnum):
     GUARD = "guard"
 
 
+# Characters of a comment that are read: no claim about a setting is further along.
+LONGEST_COMMENT = 1_000
 # What ends a process: the one that goes on behind it is another.
 FATAL = frozenset((EventKind.OUT_OF_MEMORY, EventKind.ERROR))
 
@@ -234,7 +236,7 @@ class Comment:
     """A comment beside settings.
 
     Attributes:
-        text: without its sign.
+        text: without its sign, at most `LONGEST_COMMENT` characters.
         line: of the file, from 1.
         field: the setting on the same line, if any.
         in_log: the file is a log, not a config.

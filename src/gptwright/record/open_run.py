@@ -101,16 +101,17 @@ def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
     state = _last_trainer_state(folder)
     if state is not None:
         return read_log(state)
-    others = sorted(path for name in LOG_NAMES for path in folder.glob(name) if path.name not in NO_LOGS)
-    if not others and (folder / SUMMARY).is_file():
+    named = sorted(path for name in LOG_NAMES for path in folder.glob(name) if path.name not in NO_LOGS)
+    if not named and (folder / SUMMARY).is_file():
         return read_log(folder / SUMMARY)
-    if not others:
-        exports = [path for name in EXPORTS for path in sorted(folder.glob(name)) if path.name not in RECORDS]
-        others = [path for path in exports if _holds_losses(path)]
-    if not others and not needed:
+    exports = [path for name in EXPORTS for path in sorted(folder.glob(name)) if path.name not in RECORDS]
+    logs = {path: _readable(path) for path in named or exports}
+    if not named:
+        logs = {path: log for path, log in logs.items() if _holds_losses(log)}
+    if not logs and not needed:
         return None
     below = _runs_below(folder)
-    if not others or (below and not any(map(_holds_losses, others))):
+    if not logs or (below and not any(map(_holds_losses, logs.values()))):
         raise RunError(
             f"{folder} holds no log",
             why="a log is log.txt, trainer_state.json, metrics.jsonl, or the only .log, .txt, .jsonl, .csv or"
@@ -119,9 +120,7 @@ def _log(folder: Path, *, needed: bool) -> LogEvidence | None:
             if below
             else "give the log file itself, or put it into the folder as log.txt",
         )
-    if len(others) == 1:
-        return read_log(others[0])
-    return _only_readable(folder, others)
+    return _only_one(folder, logs)
 
 
 def _runs_below(folder: Path) -> list[str]:
@@ -130,13 +129,17 @@ def _runs_below(folder: Path) -> list[str]:
     return [str(path) for path in dict.fromkeys(found)][:MOST_NAMED]
 
 
-def _holds_losses(path: Path) -> bool:
-    """Whether a file can be read as a log and has a step in it."""
+def _readable(path: Path) -> LogEvidence | None:
+    """What a file says as a log; None where it is none."""
     try:
-        log = read_log(path)
+        return read_log(path)
     except RunError:
-        return False
-    return bool(len(log.train) or len(log.evals))
+        return None
+
+
+def _holds_losses(log: LogEvidence | None) -> bool:
+    """Whether a file that was read has a step in it."""
+    return log is not None and bool(len(log.train) or len(log.evals))
 
 
 def _last_trainer_state(folder: Path) -> Path | None:
@@ -146,20 +149,23 @@ def _last_trainer_state(folder: Path) -> Path | None:
     return next((state for state in states if state.is_file()), None)
 
 
-def _only_readable(folder: Path, paths: list[Path]) -> LogEvidence:
-    readable = []
-    for path in paths:
-        try:
-            readable.append(read_log(path))
-        except RunError:
-            continue
+def _only_one(folder: Path, logs: Mapping[Path, LogEvidence | None]) -> LogEvidence:
+    """The one of these files that is a log.
+
+    Raises:
+        RunError: none is, or there are several.
+    """
+    readable = [log for log in logs.values() if log is not None]
     if len(readable) == 1:
         return readable[0]
-    names = ", ".join(Path(log.path).name for log in readable) or ", ".join(path.name for path in paths)
+    if len(logs) == 1:
+        # It says why it is none.
+        return read_log(next(iter(logs)))
+    names = ", ".join(Path(log.path).name for log in readable) or ", ".join(path.name for path in logs)
     raise RunError(
         f"{folder} holds {len(readable) or 'no'} logs that can be read: {names}",
         why="a run has one log",
-        fix=f"give the log file itself, as in {folder / paths[0].name}",
+        fix=f"give the log file itself, as in {next(iter(logs))}",
     )
 
 

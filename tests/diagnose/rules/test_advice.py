@@ -110,6 +110,8 @@ class TestOddShape:
             # Depth and width are as usual: only the heads are advised.
             (12, 768, 96, {"n_head": 12}),
             (6, 384, 1, {"n_head": 6}),
+            # A prime divides into heads of 1 channel or into one head.
+            (12, 769, 1, {"n_embd": 768, "n_head": 12}),
         ],
     )
     def test_the_advised_shape_is_usual_and_as_large(

@@ -11,7 +11,7 @@ from gptwright.diagnose.reading import read_run
 from gptwright.findings import Finding
 from gptwright.record.evidence import RunEvidence
 from gptwright.record.readers import read_log
-from tests.diagnose.rules.nanogpt_run import WEB, found, web_loss, write_run
+from tests.diagnose.rules.nanogpt_run import WEB, diagnosed, found, web_loss, write_run
 
 SMALL = (
     "n_layer = 12\nn_head = 12\nn_embd = 768\nblock_size = 1024\n"
@@ -87,8 +87,8 @@ def test_intervals_of_nan_iterations_are_no_numbers(tmp_path: Path) -> None:
     bad = [line.format(n, n * 256, "", "nan", 100, 100) for n in range(1200, 1501, 100)]
     (tmp_path / "log.txt").write_text("\n".join([*good, *skipped, *bad]) + "\n")
     loss = found(tmp_path)["non-finite-loss"]
-    assert "from step 1200 on" in loss.message
-    assert "8.0000 at step 1000" in loss.message
+    assert "from step 1,200 on" in loss.message
+    assert "8.0000 at step 1,000" in loss.message
 
 
 def test_a_run_that_lost_what_it_had_learned_is_not_stuck(tmp_path: Path) -> None:
@@ -260,3 +260,12 @@ def test_a_warning_is_quoted_without_what_stands_in_front_of_it(tmp_path: Path) 
     (tmp_path / "log.txt").write_text(warning + log)
     message = found(tmp_path)["known-warning"].message
     assert message.startswith("Line 1 warns “Not enough SMs to use max_autotune_gemm mode”: harmless")
+
+
+def test_a_warning_that_is_printed_again_and_again_is_told_once(tmp_path: Path) -> None:
+    warning = "UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`."
+    lines = [f"iter {step}: loss 4.2000, time 9.00ms, mfu 1.00%\n{warning}\n" for step in range(9)]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    told = [finding.message for finding in diagnosed(tmp_path).findings if finding.id == "known-warning"]
+    assert len(told) == 1
+    assert told[0].startswith("Line 2 warns")

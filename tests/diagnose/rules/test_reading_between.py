@@ -243,7 +243,7 @@ class TestLinesWithoutSteps:
         bad = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 5e-05, 'epoch': 11.0}\n"
         (run / "log.txt").write_text((run / "log.txt").read_text() + 3 * bad)
         finding = found(run)["non-finite-loss"]
-        assert "training line 51 on (line 61)" in finding.message
+        assert "training line 51 of the log on (line 61)" in finding.message
 
 
 class TestClaimsOfAPlateau:

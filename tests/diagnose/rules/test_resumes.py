@@ -1,10 +1,12 @@
 """What a resume did to the loss, told from a rate that was set back and from a run that goes on as it was."""
 
 import math
+import time
 from pathlib import Path
 
 import numpy as np
 
+from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import read_run
 from gptwright.findings import Finding
 from gptwright.record.open_run import open_run
@@ -163,3 +165,18 @@ def test_the_best_validation_is_that_of_all_evaluations(tmp_path: Path) -> None:
         2000,
         1.52,
     )
+
+
+def test_lines_out_of_order_cost_no_more_than_others(tmp_path: Path) -> None:
+    """Each of 20,000 lines that stands behind its neighbour looks like a process of its own."""
+    steps = [step for pair in range(0, 40_000, 2) for step in (pair + 1, pair)]
+    lines = [
+        f"iter {step}: loss {3 + 8 * math.exp(-step / 5e3):.4f}, time 9.00ms, mfu 1.00%" for step in steps
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
+    begin = time.process_time()
+    reading = read_run(open_run(str(tmp_path)))
+    diagnose(reading)
+    assert time.process_time() - begin < 10
+    assert reading.log is not None
+    assert reading.log.hazards["further lines of kind resume"] == 20_000 - 1 - 1_000

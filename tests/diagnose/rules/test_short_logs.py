@@ -116,3 +116,12 @@ def test_a_run_that_failed_in_its_first_step_is_not_undertrained(tmp_path: Path)
     assert "out-of-memory" in told
     assert "undertrained" not in told
     assert "undertrained" in findings(tmp_path, log + "iter 200: loss 6.9000, time 900.00ms, mfu 30.00%\n")
+
+
+def test_a_log_that_counts_epochs_is_spoken_of_in_epochs(tmp_path: Path) -> None:
+    broken = findings(tmp_path, epochs([5.57, 4.70, math.nan, math.nan], [5.01, 4.81, math.nan, math.nan]))
+    assert "from epoch 3 on (line 3)" in broken["non-finite-loss"].message
+    assert "at epoch 2" in broken["non-finite-loss"].message
+    (tmp_path / "facts.toml").write_text("vocab_size = 65\n")
+    worse = findings(tmp_path, epochs([3.9, 2.9, 2.0, 1.2], [4.1, 4.3, 4.6, 5.3]))
+    assert "is 5.3000 at epoch 4, above" in worse["worse-than-uniform"].message

@@ -218,3 +218,9 @@ def test_the_step_of_a_summary_is_cited_where_it_stands(tmp_path: Path) -> None:
     progress = read_run(open_run(str(tmp_path))).progress
     assert progress.last_step is not None
     assert (progress.last_step.value, progress.last_step.source) == (5000, "log:8")
+
+
+def test_a_line_of_words_behind_an_export() -> None:
+    triples = "[[1700000000.5, 100, 4.5], [1700000010.5, 200, 4.4]]"
+    log = read_log(None, data=f"{triples}\nand this is what it looked like\n{triples}\n".encode())
+    assert set(log.train.step) == {100, 200}

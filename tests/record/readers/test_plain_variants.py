@@ -19,12 +19,14 @@ def read(text: str) -> LogEvidence:
         ("[ 120s] it={k:.1f}k loss={loss} ppl=24.8", [200, 400, 600]),
         ("train.py:210] [{s}] loss={loss}, learning_rate=0.0003", [200, 400, 600]),
         ("train.py:210] [{s}] train/loss={loss}", [200, 400, 600]),
+        # 1,000 × 1.001 is 1,000.9999999999999.
+        ("step {k:.3f}k | loss {loss}", [200, 1001, 1600]),
     ],
 )
 def test_a_counter(line: str, steps: list[int]) -> None:
     log = read("".join(line.format(s=s, k=s / 1000, loss=f"{5 - s / 400:.3f}") + "\n" for s in steps))
     np.testing.assert_array_equal(log.train.step, steps)
-    np.testing.assert_allclose(log.train.loss, [4.5, 4.0, 3.5])
+    np.testing.assert_allclose(log.train.loss, [5 - s / 400 for s in steps], atol=0.001)
 
 
 def test_a_loss_whose_word_stands_behind_it() -> None:

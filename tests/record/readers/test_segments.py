@@ -1,5 +1,7 @@
 """Resumes, restarts, and several runs in one file."""
 
+import pytest
+
 from gptwright.record.evidence import EventKind, LogEvidence
 from tests.record.readers.samples import nanogpt
 from tests.record.readers.test_golden import read
@@ -87,3 +89,25 @@ def test_a_stuck_counter_or_an_evaluation_at_the_same_step_is_no_break() -> None
     log = evidence(lines(0, 50), ["step 50: train loss 4.0000, val loss 4.1000"], lines(50, 100))
     assert set(log.train.segment) == {0}
     assert not log.events
+
+
+def test_another_model_behind_a_table_of_llmc() -> None:
+    """What the table says is the run's before, the lowest rate too, which is a share of the highest."""
+    table = "".join(
+        f"| {name:<21} | {value:<50} |\n"
+        for name, value in (
+            ("learning rate (LR)", "6.000000e-04"),
+            ("final LR fraction", "1.000000e-01"),
+            ("num_parameters", "124475904"),
+        )
+    )
+    rows = "".join(
+        f"step {step:4d}/100 | loss 9.000000 (+nanz)| norm 1.2345 (+nanz)| lr 3.00e-04 | 120.00 ms |"
+        " 40.1% bf16 MFU | 480000 tok/s\n"
+        for step in range(1, 9)
+    )
+    before = read(table + rows)
+    assert before.settings["min_lr"].number == pytest.approx(6e-5)
+    log = read(table + rows + "num_parameters: 774030080\n" + rows)
+    assert log.header["parameters_total"].value == 774_030_080
+    assert "min_lr" not in log.settings

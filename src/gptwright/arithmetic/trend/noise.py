@@ -53,12 +53,12 @@ def noise_of(values: Numbers, x: Numbers | None = None) -> Noise | None:
     y, at = finite_pairs(values, x)
     if len(y) < LEAST_POINTS:
         return None
-    near = _scale(neighbour_differences(y, at, 1))
+    near = neighbour_scatter(y, at)
     correlation = 0.0
     if len(y) >= LEAST_POINTS_FOR_RATIO and near > 0:
-        far = _scale(neighbour_differences(y, at, 2))
+        far = neighbour_scatter(y, at, lag=2)
         correlation = _correlation((far / near) ** 2, len(y))
-    sd = near * math.sqrt(1.5 / _near_variance(correlation))
+    sd = near * alike_factor(correlation)
     return Noise(sd, len(y) * (1 - correlation) / (1 + correlation), correlation)
 
 
@@ -98,8 +98,14 @@ def median_of(values: Floats) -> float:
     return float((parted[middle - 1] + parted[middle]) / 2)
 
 
-def _scale(differences: Floats) -> float:
-    return MEDIAN_TO_SD * median_of(np.abs(differences))
+def neighbour_scatter(y: Floats, at: Floats, *, lag: int = 1) -> float:
+    """The noise of one point, as standard deviation, where neighbours are independent of each other."""
+    return MEDIAN_TO_SD * median_of(np.abs(neighbour_differences(y, at, lag)))
+
+
+def alike_factor(correlation: float) -> float:
+    """How much larger the noise is than differences of neighbours say that are alike by `correlation`."""
+    return math.sqrt(1.5 / _near_variance(correlation))
 
 
 def _near_variance(correlation: float) -> float:

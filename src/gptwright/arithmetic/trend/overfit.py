@@ -12,13 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptwright.arithmetic.quantiles import normal_quantile, student_quantile
-from gptwright.arithmetic.trend.noise import (
-    MEDIAN_TO_SD,
-    Floats,
-    Numbers,
-    neighbour_differences,
-    noise_of,
-)
+from gptwright.arithmetic.trend.noise import Floats, Numbers, neighbour_scatter, noise_of
 
 MEAN_OF, MEAN_OF_FEW, FEW = 3, 2, 9
 LEAST_EVALUATIONS = 4
@@ -122,10 +116,7 @@ def _bound(y: Floats, at: Floats, standard_error: float | None, places: int) -> 
     if standard_error is not None:
         return normal_quantile(chance) * max(standard_error, LEAST_NOISE)
     noise = noise_of(y, at)
-    if noise is None:
-        sd = MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y, at, 1))))
-    else:
-        sd = noise.sd
+    sd = neighbour_scatter(y, at) if noise is None else noise.sd
     degrees = max(len(y) / POINTS_PER_DEGREE, 2.0)
     return student_quantile(degrees, chance) * max(sd, LEAST_NOISE)
 
@@ -135,8 +126,7 @@ def _keeps_rising(y: Floats, at: Floats, best: int) -> bool:
     if len(y) < FEWEST_TO_CLIMB or len(y) - 1 - best < STEPS_IN_A_ROW or (np.diff(y[best:]) < 0).any():
         return False
     late = slice(len(y) // 3, None)
-    scatter = MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(y[late], at[late], 1))))
-    return bool(y[-1] - y[best] > CLIMB * max(scatter, LEAST_NOISE))
+    return bool(y[-1] - y[best] > CLIMB * max(neighbour_scatter(y[late], at[late]), LEAST_NOISE))
 
 
 def _memorizes(y: Floats, train: Floats, at: Floats, together: int) -> bool:
@@ -148,13 +138,7 @@ def _memorizes(y: Floats, train: Floats, at: Floats, together: int) -> bool:
     lowest = int(np.argmin(val_means))
     rise, fall = val_means[-1] - val_means[lowest], train_means[lowest] - train_means[-1]
     late = slice(min(max(len(y) // 3, lowest), len(y) - LEAST_LATE), None)
-    scatter, beside = (
-        max(
-            MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(series[late], at[late], 1)))),
-            LEAST_NOISE,
-        )
-        for series in (y, train)
-    )
+    scatter, beside = (max(neighbour_scatter(series[late], at[late]), LEAST_NOISE) for series in (y, train))
     return bool(
         rise > RISE_OF_MEMORY * scatter * math.sqrt(2 / together)
         and rise + fall > max(LEAST_GROWTH, GROWTH * (scatter + beside))

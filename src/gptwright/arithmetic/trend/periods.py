@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gptwright.arithmetic.trend.noise import Floats, Numbers, finite_pairs
+from gptwright.arithmetic.trend.noise import MEDIAN_TO_SD, Floats, Numbers, finite_pairs
 
 LEAST_POINTS = 16
 # A wave that fits in fewer times cannot be told from a bend of the trend.
@@ -116,9 +116,9 @@ def _without_trend(y: Floats, at: Floats) -> Floats:
     x = 2 * (x - x[0]) / (x[-1] - x[0]) - 1
     design = np.polynomial.chebyshev.chebvander(x, TREND_TERMS)
     rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    near = np.abs(rest) <= 4 * 1.4826 * np.median(np.abs(rest)) + 1e-12
+    near = np.abs(rest) <= 4 * MEDIAN_TO_SD * np.median(np.abs(rest)) + 1e-12
     result: Floats = y - design @ np.linalg.lstsq(design[near], y[near], rcond=None)[0]
-    limit = 4 * 1.4826 * float(np.median(np.abs(result))) + 1e-12
+    limit = 4 * MEDIAN_TO_SD * float(np.median(np.abs(result))) + 1e-12
     return np.clip(result, -limit, limit)
 
 

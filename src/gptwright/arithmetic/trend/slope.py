@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gptwright.arithmetic.quantiles import normal_quantile, student_quantile
-from gptwright.arithmetic.trend.noise import Floats, Numbers, finite_pairs, noise_of
+from gptwright.arithmetic.trend.noise import MEDIAN_TO_SD, Floats, Numbers, finite_pairs, noise_of
 
 # A chord lies above a falling curve by up to an eighth of the bend between two intervals; intervals where the
 # mean of that, a twelfth, is more than this share of the offset's noise would be read as offset.
@@ -109,7 +109,7 @@ def _straight_intervals(values: Floats, differences: Floats) -> np.ndarray[tuple
     """Which intervals between neighbours of `values` lie after the steep start."""
     drops = -np.diff(values)
     bend = np.abs(np.append(drops[:-1] - drops[1:], 0.0)) / 12
-    scatter = 1.4826 * float(np.median(np.abs(differences - np.median(differences))))
+    scatter = MEDIAN_TO_SD * float(np.median(np.abs(differences - np.median(differences))))
     # Noise bends a flat curve too; only what stands out of it is the start.
     own = noise_of(values)
     allowed = max(MOST_BEND * scatter, 6**0.5 * 2 * (own.sd if own is not None else 0.0) / 12)

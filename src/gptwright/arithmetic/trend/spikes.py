@@ -23,9 +23,11 @@ from gptwright.arithmetic.trend.noise import (
     MEDIAN_TO_SD,
     Floats,
     Numbers,
+    alike_factor,
     finite_pairs,
     median_of,
     neighbour_differences,
+    neighbour_scatter,
     noise_of,
 )
 
@@ -147,7 +149,7 @@ def find_rise(steps: Numbers, values: Numbers, *, correlation: float = 0.0) -> R
     starts = np.arange(len(y) - width, -1, -max(1, width // 2))[::-1]
     levels = np.array([median_of(y[start : start + width]) for start in starts])
     correlation = max(correlation, noise.correlation)
-    sd = np.array([_local_sd(y, at, start, width) for start in starts]) * _alike(correlation)
+    sd = np.array([_local_sd(y, at, start, width) for start in starts]) * alike_factor(correlation)
     worth = width * (1 - correlation) / (1 + correlation)
     errors = MEDIAN_LOSS * np.maximum(sd, noise.sd * 0.1) / math.sqrt(max(worth, 1.0))
     errors = np.maximum(errors, _wandering(levels))
@@ -185,8 +187,7 @@ def _wandering(levels: Floats) -> float:
     apart = levels[(len(levels) - 1) % 2 :: 2]
     if len(apart) < 5:
         return 0.0
-    places = np.arange(len(apart), dtype=np.float64)
-    return MEDIAN_TO_SD * float(np.median(np.abs(neighbour_differences(apart, places, 1))))
+    return neighbour_scatter(apart, np.arange(len(apart), dtype=np.float64))
 
 
 def _promise(y: Floats, at: Floats, correlation: float) -> tuple[Floats, Floats]:
@@ -219,7 +220,7 @@ def _noise_at(
     curve wanders; so it is also taken from the scatter around a running median, and the larger one counts.
     """
     noise = noise_of(y, at)
-    alike = _alike(max(correlation, noise.correlation if noise is not None else 0.0))
+    alike = alike_factor(max(correlation, noise.correlation if noise is not None else 0.0))
     step = max(1, len(y) // MOST_PLACES)
     centres = np.arange(window // 2, len(y) - (window + 1) // 2, step)
     scatter = np.abs(y[centres] - _medians(y, centres - window // 2, window))
@@ -248,16 +249,11 @@ def _medians(values: Floats, starts: npt.NDArray[np.int64], width: int) -> Float
     return medians
 
 
-def _alike(correlation: float) -> float:
-    """How much larger the noise is than the differences of neighbours say."""
-    return math.sqrt(1.5 / (1.5 + 0.5 * correlation**2 - 2 * correlation))
-
-
 def _local_sd(y: Floats, at: Floats, start: int, width: int) -> float:
     reach = max(2 * width, LEAST_WINDOW * 2)
     begin = max(0, min(start - (reach - width) // 2, len(y) - reach))
     part = slice(begin, begin + reach)
-    return MEDIAN_TO_SD * median_of(np.abs(neighbour_differences(y[part], at[part], 1)))
+    return neighbour_scatter(y[part], at[part])
 
 
 def _onsets(z: Floats) -> npt.NDArray[np.int64]:

@@ -10,10 +10,16 @@ counts over which it held still, because who is ahead at the end is the question
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from gptwright.diagnose.compare.outcome import SIGNIFICANT, Point
-from gptwright.diagnose.compare.points import Spent, loss_curves, own_error, seed_error, spent_on_both
+from gptwright.diagnose.compare.points import (
+    Spent,
+    loss_curves,
+    losses_at,
+    own_error,
+    places_of,
+    seed_error,
+    spent_on_both,
+)
 from gptwright.diagnose.evaluation import correlation_of_lines, standard_error
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.series import Series
@@ -75,17 +81,11 @@ def _averages_out(reading: Reading, curve: Series) -> bool:
 
 def _shared(ours: Series, theirs: Series, spent: tuple[Spent, Spent]) -> tuple[Floats, tuple[Floats, Floats]]:
     """Both curves where the one with fewer values has them, in the late half of what both spent."""
-    places = [
-        of_steps(curve.step.astype(np.float64)) for curve, of_steps in zip((ours, theirs), spent, strict=True)
-    ]
+    places = places_of((ours, theirs), spent)
     high = min(x[-1] for x in places)
     low = max(*(x[0] for x in places), high / 2)
     at = min((x[(x >= low) & (x <= high)] for x in places), key=len)
-    values = [
-        np.interp(np.log1p(at), np.log1p(x), curve.value)
-        for x, curve in zip(places, (ours, theirs), strict=True)
-    ]
-    return at, (values[0], values[1])
+    return at, losses_at(at, places, (ours, theirs))
 
 
 def _still(difference: Floats, error: float) -> int | None:

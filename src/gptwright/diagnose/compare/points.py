@@ -83,19 +83,26 @@ def _points(a: Reading, b: Reading, spent: tuple[Spent | None, Spent | None]) ->
     curves = tuple(curve.after(0) for curve in loss_curves(a, b))
     if not all(len(curve) for curve in curves):
         return ()
-    spent_at = [
-        of_steps(curve.step.astype(np.float64))
-        for curve, of_steps in zip(curves, (ours, theirs), strict=True)
-    ]
+    spent_at = places_of(curves, (ours, theirs))
     common = _common(spent_at)
     if len(common) == 0:
         return ()
-    values = [
-        np.interp(np.log1p(common), np.log1p(x), curve.value)
-        for x, curve in zip(spent_at, curves, strict=True)
-    ]
+    values = losses_at(common, spent_at, curves)
     error = math.hypot(own_error(a, b, (curves[0], curves[1])), seed_error(a), seed_error(b))
     return tuple(Point(float(x), float(u), float(v), error) for x, u, v in zip(common, *values, strict=True))
+
+
+def places_of(curves: Sequence[Series], spent: Sequence[Spent]) -> list[Floats]:
+    """Where the rows of each curve are, in what was spent until then."""
+    return [of_steps(curve.step.astype(np.float64)) for curve, of_steps in zip(curves, spent, strict=True)]
+
+
+def losses_at(at: Floats, places: Sequence[Floats], curves: Sequence[Series]) -> tuple[Floats, Floats]:
+    """The losses of two curves after as much, between their rows on a straight line over its logarithm."""
+    ours, theirs = (
+        np.interp(np.log1p(at), np.log1p(x), curve.value) for x, curve in zip(places, curves, strict=True)
+    )
+    return ours, theirs
 
 
 def same_curve(a: Reading, b: Reading) -> bool:

@@ -60,6 +60,11 @@ class SideBySide:
         return "b" if self.decisive.delta < 0 else "a"
 
     @property
+    def behind(self) -> str:
+        """Which loss is higher there."""
+        return "a" if self.ahead == "b" else "b"
+
+    @property
     def only_failure(self) -> str | None:
         """The one run that failed; None where none did, or both."""
         names = [name for name, how in zip("ab", self.failed, strict=True) if how is not None]
@@ -81,8 +86,7 @@ def verdict_of(both: SideBySide) -> Verdict:
         return Verdict.WITHIN_NOISE
     if len(both.changed) > 1:
         return Verdict.CONFOUNDED
-    behind = both.only_failure or ("a" if both.ahead == "b" else "b")
-    return Verdict.B_BETTER if behind == "a" else Verdict.A_BETTER
+    return Verdict.B_BETTER if (both.only_failure or both.behind) == "a" else Verdict.A_BETTER
 
 
 def who_is_ahead(both: SideBySide, verdict: Verdict) -> Finding:
@@ -149,7 +153,7 @@ def _in_words(both: SideBySide, verdict: Verdict, where: str) -> str:
         things = f"{len(changed)} things were changed ({', '.join(changed)})"
         text = f"{ahead} is ahead by {gap}, and {things}: no single one of them may be credited."
         return text + not_the_cause(*both.runs)
-    return f"{ahead} is ahead of {'a' if ahead == 'b' else 'b'} by {gap}; {_credit(both)}."
+    return f"{ahead} is ahead of {both.behind} by {gap}; {_credit(both)}."
 
 
 def _credit(both: SideBySide) -> str:
@@ -181,7 +185,7 @@ def _before(both: SideBySide, *, counted: bool) -> str:
     if not other:
         return ""
     until = _amount(other[-1].at, both.runs[0], counted=counted)
-    return f" The curves cross: after {until} {'a' if both.ahead == 'b' else 'b'} was still ahead."
+    return f" The curves cross: after {until} {both.behind} was still ahead."
 
 
 def _at_equal_time(both: SideBySide) -> str:

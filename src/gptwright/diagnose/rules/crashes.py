@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.facts import Fact, Origin, Value
+from gptwright.facts import Value, logged
 from gptwright.findings import Action, Confidence, Severity
-from gptwright.record.evidence import Event, EventKind
+from gptwright.record.evidence import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +134,9 @@ def known_error(reading: Reading) -> Iterator[Verdict]:
             Severity.ERROR,
             Confidence.LIKELY,
             f"The run ended at line {event.line} with “{event.text[:120]}”: {known.meaning}.",
-            [_said(event)],
+            [logged("error", event.text[:200], event.line)],
             actions=[Action(known.action, known.settings)],
         )
-
-
-def _said(event: Event) -> Fact:
-    return Fact(
-        name="error",
-        value=event.text[:200],
-        text=event.text[:200],
-        origin=Origin.LOGGED,
-        reason=f"line {event.line} of the log",
-        source=f"log:{event.line}",
-    )
 
 
 RULES = (Rule("known-error", known_error),)

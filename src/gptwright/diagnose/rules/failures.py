@@ -9,11 +9,11 @@ import numpy as np
 from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
 from gptwright.diagnose.gradients import norm_growth
-from gptwright.diagnose.rate import rate_cause
+from gptwright.diagnose.rate import half_the_rate, rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.rules.guarded import skipped_steps
-from gptwright.facts import Fact, Origin, logged
+from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
 
@@ -83,13 +83,13 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
     log = reading.log
     if log is None:
         return
-    rows = _bad_losses(reading, log)
-    if not rows:
+    first = _first_bad_loss(reading, log)
+    if first is None:
         return
     if (apart := _in_evaluations_alone(reading, log)) is not None:
         yield apart
         return
-    line, step = min(rows, key=lambda row: log.moment(row[0]))
+    line, step = first
     message, evidence = _where_it_began(reading, log, line, step)
     # Step 1 may be the first or the second of a trainer's.
     from_the_start = reading.steps_are_known and step == 0
@@ -149,33 +149,33 @@ def _in_evaluations_alone(reading: Reading, log: LogEvidence) -> Verdict | None:
     )
 
 
-def _bad_losses(reading: Reading, log: LogEvidence) -> list[tuple[int, int]]:
-    """Line and step of every loss that is no number and did harm."""
-    rows = [
-        (int(table.line[i]), int(table.step[i]))
-        for table in (log.train, log.evals)
-        for i in np.flatnonzero(table.loss_is_bad)
-    ]
-    refused, finite = skipped_steps(reading), log.train.line[np.isfinite(log.train.loss)]
+def _first_bad_loss(reading: Reading, log: LogEvidence) -> tuple[int, int] | None:
+    """Line and step of the first loss that is no number and did harm; None where there is none."""
+    refused, finite = sorted(skipped_steps(reading)), log.train.line[np.isfinite(log.train.loss)]
     # A refused update harms nothing, as long as numbers come after it.
     last = log.moment(int(finite[-1])) if len(finite) else -math.inf
-    return [(line, step) for line, step in rows if step not in refused or log.moment(line) > last]
+    firsts = []
+    for table in (log.train, log.evals):
+        harmless = np.isin(table.step, refused) & (log.moment(table.line) <= last)
+        rows = np.flatnonzero(table.loss_is_bad & ~harmless)
+        firsts += [(int(table.line[row]), int(table.step[row])) for row in rows[:1]]
+    return min(firsts, key=lambda row: log.moment(row[0]), default=None)
 
 
 def _where_it_began(reading: Reading, log: LogEvidence, line: int, step: int) -> tuple[str, list[Fact]]:
     """What to say of the first bad loss and of the last number before it, with both as evidence."""
     evidence = [logged("loss", "nan", line)]
-    unit = "training line"
     if reading.steps_are_known:
         evidence.append(logged("step", step, line, unit="steps"))
-        unit = "step"
-    message = f"The loss is no longer a number from {unit} {step} on (line {line})."
+    message = f"The loss is no longer a number from {reading.at(step)} on (line {line})."
     earlier = log.moment(log.train.line) < log.moment(line)
     before = np.flatnonzero(earlier & np.isfinite(log.train.loss))
     if len(before):
         last = int(before[-1])
         evidence.append(logged("loss", float(log.train.loss[last]), int(log.train.line[last]), unit="nats"))
-        message += f" The last number is {log.train.loss[last]:.4f} at {unit} {log.train.step[last]}."
+        message += (
+            f" The last number is {log.train.loss[last]:.4f} at {reading.at(int(log.train.step[last]))}."
+        )
     grown = norm_growth(reading, step)
     if grown is not None:
         message += grown[0]
@@ -193,16 +193,11 @@ def _ways_on(reading: Reading, log: LogEvidence, step: int) -> list[Action]:
     again = "Start again with a lower learning rate"
     if good and reading.steps_are_known:
         again = f"Go back to the checkpoint of step {good[-1]} and continue with a lower learning rate"
-    actions = [Action(again, _half_rate(reading))]
+    actions = [Action(again, half_the_rate(reading))]
     machine = reading.machine
     if machine.dtype == "float16" and machine.spec is not None and machine.spec.native("bfloat16"):
         actions.insert(0, Action("Use bfloat16, which has float32's range.", {"dtype": "bfloat16"}))
     return actions
-
-
-def _half_rate(reading: Reading) -> dict[str, float]:
-    rate = reading.settings.number("learning_rate")
-    return {"learning_rate": rate / 2} if rate else {}
 
 
 def out_of_memory(reading: Reading) -> Iterator[Verdict]:
@@ -218,7 +213,7 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
         return
     event = events[0]
     tried = TRIED.search(event.text)
-    evidence = [_line_fact("out_of_memory", event)]
+    evidence = [logged("out_of_memory", event.text[:200], event.line)]
     message = f"An allocation failed (line {event.line})"
     # The logits are B·T·V and the attention scores B·H·T·T whatever else the model is.
     shape, micro = (
@@ -307,33 +302,25 @@ def _beside_the_model(reading: Reading, micro: int, total: Fact, event: Event) -
     return Action(f"Not even one sequence fits {total.text}: take a smaller model or a shorter block_size.")
 
 
-def _line_fact(name: str, event: Event) -> Fact:
-    return Fact(
-        name=name,
-        value=event.text[:200],
-        text=event.text[:200],
-        origin=Origin.LOGGED,
-        reason=f"line {event.line} of the log",
-        source=f"log:{event.line}",
-    )
-
-
 def known_warning(reading: Reading) -> Iterator[Verdict]:
     """Warnings of the frameworks that people take for the cause of something, each with what it means in the
-    framework's own source. A warning that is not known is left alone.
+    framework's own source. One that is printed again and again is told once, and one that is not known is
+    left alone.
     """
-    log = reading.log
+    log, told = reading.log, set[str]()
     for event in log.events if log else ():
-        for pattern, meaning in WARNINGS if event.kind is EventKind.WARNING else ():
-            said = pattern.search(event.text)
-            if said is not None:
-                # Without what the framework puts in front of its warnings.
-                begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
-                text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
-                yield finding(
-                    "known-warning", Severity.INFO, Confidence.CERTAIN, text, [_line_fact("warning", event)]
-                )
-                break
+        if event.kind is not EventKind.WARNING:
+            continue
+        matches = ((pattern.search(event.text), meaning) for pattern, meaning in WARNINGS)
+        said, meaning = next((match for match in matches if match[0] is not None), (None, ""))
+        if said is None or meaning in told:
+            continue
+        told.add(meaning)
+        # Without what the framework puts in front of its warnings.
+        begin = said.start() if said.start() > FRONT_OF_A_WARNING else 0
+        text = f"Line {event.line} warns “{event.text[begin : begin + 90]}”: {meaning}."
+        evidence = [logged("warning", event.text[:200], event.line)]
+        yield finding("known-warning", Severity.INFO, Confidence.CERTAIN, text, evidence)
 
 
 RULES = (

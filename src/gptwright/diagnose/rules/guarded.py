@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.facts import Fact, Origin
+from gptwright.facts import logged
 from gptwright.findings import Confidence, Severity
-from gptwright.record.evidence import Event, EventKind
+from gptwright.record.evidence import EventKind
 
 # After these the run is no longer the one that its settings describe, or has learned nothing.
 SERIOUS = ("rollback", "scaler-collapse", "stuck-loss")
@@ -34,7 +34,7 @@ def guard_acted(reading: Reading) -> Iterator[Verdict]:
         Severity.WARNING if serious else Severity.INFO,
         Confidence.CERTAIN,
         f"The run's guards acted: {counted}. The last time (line {last.line}): {last.text}.",
-        [_fact(event) for event in events[-SHOWN:]],
+        [logged("guard", event.text, event.line) for event in events[-SHOWN:]],
     )
 
 
@@ -46,17 +46,6 @@ def skipped_steps(reading: Reading) -> frozenset[int]:
         int(number)
         for deed, *said in words
         if deed == "skipped:" and len(said) > 2 and (number := said[2].rstrip(":")).isdecimal()
-    )
-
-
-def _fact(event: Event) -> Fact:
-    return Fact(
-        name="guard",
-        value=event.text,
-        text=event.text,
-        origin=Origin.LOGGED,
-        reason=f"line {event.line} of the log",
-        source=f"log:{event.line}",
     )
 
 

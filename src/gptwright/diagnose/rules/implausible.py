@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator
 
 from gptwright.diagnose.evaluation import training_loss
-from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.rule import Rule, Verdict, finding
-from gptwright.diagnose.rules.outlook import below_reference
+from gptwright.diagnose.reading import SMALLEST_BPE, Reading
+from gptwright.diagnose.rule import Rule, Verdict, finding, fires
+from gptwright.diagnose.rules.references import below_reference
 from gptwright.diagnose.scale import (
     ABOVE_UNIFORM,
     LARGEST_VOCABULARY,
-    SMALLEST_BPE,
     called_fresh,
     loss_scale,
     uniform_loss,
@@ -52,7 +51,7 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
         return
     val = val_loss(reading).after(0)
     best = val.best
-    if best is None or any(isinstance(v, Finding) for v in below_reference(reading)):
+    if best is None or fires(below_reference, reading):
         return
     vocabulary = reading.vocab_size
     of_tokens = vocabulary is not None and vocabulary.number >= SMALLEST_BPE

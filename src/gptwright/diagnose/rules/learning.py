@@ -7,14 +7,12 @@ import numpy as np
 from gptwright.arithmetic.trend import find_spikes
 from gptwright.diagnose.evaluation import correlation_of_lines, training_rise
 from gptwright.diagnose.gradients import norm_growth
-from gptwright.diagnose.rate import rate_cause
+from gptwright.diagnose.rate import half_the_rate, rate_cause
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.resumed import jump_of_a_resume, rate_jumps
-from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rule import Rule, Verdict, finding, fires
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
-from gptwright.diagnose.scale import (
-    uniform_loss,
-)
+from gptwright.diagnose.scale import uniform_loss
 from gptwright.diagnose.series import train_loss
 from gptwright.diagnose.stuck import UNIGRAM_SHARE, flat_stretch, stuck_stretch
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity
@@ -63,7 +61,7 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
             rate_cause(
                 reading,
                 "the learning rate is too high for this batch, or the gradient is clipped in every step",
-                Confidence.LIKELY if any(True for _ in small_batch_for_lr(reading)) else Confidence.POSSIBLE,
+                Confidence.LIKELY if fires(small_batch_for_lr, reading) else Confidence.POSSIBLE,
             ),
             Cause("attention mask, positions or targets are wrong", Confidence.POSSIBLE),
             Cause(
@@ -176,7 +174,7 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
     """
     loss = train_loss(reading)
     rise = training_rise(reading)
-    if rise is None or any(jump for jump in rate_jumps(reading) if jump[1] <= rise.began + 1):
+    if rise is None or any(jump.step <= rise.began + 1 for jump in rate_jumps(reading)):
         return
     if jump_of_a_resume(reading) is not None:
         return
@@ -203,15 +201,10 @@ def divergence(reading: Reading) -> Iterator[Verdict]:
         actions=[
             Action(
                 f"Go back to a checkpoint before {reading.at(rise.began)} and lower the learning rate.",
-                _lower_rate(reading),
+                half_the_rate(reading),
             )
         ],
     )
-
-
-def _lower_rate(reading: Reading) -> dict[str, float]:
-    rate = reading.settings.number("learning_rate")
-    return {"learning_rate": rate / 2} if rate else {}
 
 
 def loss_spike(reading: Reading) -> Iterator[Verdict]:
@@ -223,13 +216,12 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
     loss = train_loss(reading)
     if len(loss) < 40:
         return
-    jumps = [step for _, step, _ in rate_jumps(reading)]
-    resumed = jump_of_a_resume(reading)
+    jumps, resumed = rate_jumps(reading), jump_of_a_resume(reading)
     spikes = [
         spike
         for spike in find_spikes(loss.step, loss.value, correlation=correlation_of_lines(reading))
         if spike.recovered_at is not None
-        and not any(step <= spike.peak for step in jumps)
+        and not any(jump.step <= spike.peak for jump in jumps)
         and not (resumed is not None and resumed.step <= spike.peak <= (resumed.back or resumed.last))
     ]
     if not spikes:
@@ -250,7 +242,7 @@ def loss_spike(reading: Reading) -> Iterator[Verdict]:
             rate_cause(reading, "a learning rate at its upper limit", Confidence.POSSIBLE),
         ],
         actions=[
-            Action("Lower learning_rate or grad_clip.", _lower_rate(reading))
+            Action("Lower learning_rate or grad_clip.", half_the_rate(reading))
             if many
             else Action("Nothing, as long as they stay rare.")
         ],

@@ -51,7 +51,7 @@ def overfitting(reading: Reading) -> Iterator[Verdict]:
     seen = reading.progress.epochs
     if seen is not None and seen.number < ONE_PASS and reading.starts_from_scratch:
         yield Unknown(
-            f"Why does validation rise after step {point.best_step:,}?",
+            f"Why does validation rise after {reading.at(point.best_step)}?",
             f"the order of the data, or another split: {seen.text} passes are too few to memorize anything",
         )
         return

@@ -1,16 +1,16 @@
 """What a resume did: the learning rate that went back up, and a loss that is not where it was."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.resumed import ResumeJump, jump_of_a_resume, rate_jumps
+from gptwright.diagnose.resumed import RateJump, ResumeJump, jump_of_a_resume, rate_jumps
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.series import train_loss, val_loss
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
-from gptwright.record.evidence import TrainLines
+from gptwright.record.evidence import EventKind, TrainLines
 
 # The effect of a raised rate shows within so many evaluations, or five times as many lines.
 AFTER_JUMP = 5
@@ -28,12 +28,12 @@ def lr_jump(reading: Reading) -> Iterator[Verdict]:
     if train is not None and (apart := _restarts(train, jumps)) is not None:
         yield _warm_restarts(train, jumps, apart)
         return
-    for before, step, after in jumps:
+    for before, after, to_step in jumps:
         assert train is not None
         low, high = float(train.learning_rate[before]), float(train.learning_rate[after])
         resumed = train.segment[before] != train.segment[after] or _resume_between(reading, before, after)
         effect, evidence = _effect_of_jump(reading, int(train.line[after]))
-        from_step, to_step = int(train.step[before]), step
+        from_step = int(train.step[before])
         rise = f"from {low:.2g} at {reading.at(from_step)} to {high:.2g} at {reading.at(to_step)}"
         if from_step == to_step:
             rise = f"from {low:.2g} to {high:.2g} at {reading.at(to_step)}"
@@ -66,16 +66,16 @@ def _way_to_extend(reading: Reading) -> Action:
     )
 
 
-def _restarts(train: TrainLines, jumps: list[tuple[int, int, int]]) -> float | None:
+def _restarts(train: TrainLines, jumps: Sequence[RateJump]) -> float | None:
     """Steps between rises that come at a fixed interval in one process; None where they do not."""
-    apart = np.diff([step for _, step, _ in jumps])
-    if not len(apart) or train.segment[jumps[0][0]] != train.segment[jumps[-1][2]]:
+    apart = np.diff([jump.step for jump in jumps])
+    if not len(apart) or train.segment[jumps[0].before] != train.segment[jumps[-1].after]:
         return None
     usual, interval = float(np.median(apart)), float(np.median(np.diff(train.step)))
     return usual if usual > 0 and np.abs(apart - usual).max() <= interval else None
 
 
-def _warm_restarts(train: TrainLines, jumps: list[tuple[int, int, int]], apart: float) -> Verdict:
+def _warm_restarts(train: TrainLines, jumps: Sequence[RateJump], apart: float) -> Verdict:
     return finding(
         "lr-jump",
         Severity.INFO,
@@ -85,8 +85,8 @@ def _warm_restarts(train: TrainLines, jumps: list[tuple[int, int, int]], apart: 
         " cycle.",
         [
             logged("learning_rate", float(train.learning_rate[row]), int(train.line[row]))
-            for before, _, after in jumps[:2]
-            for row in (before, after)
+            for jump in jumps[:2]
+            for row in (jump.before, jump.after)
         ],
     )
 
@@ -95,7 +95,9 @@ def _resume_between(reading: Reading, before: int, after: int) -> bool:
     log = reading.log
     assert log is not None
     first, last = (log.moment(int(log.train.line[row])) for row in (before, after))
-    return any(event.kind == "resume" and first < log.moment(event.line) < last for event in log.events)
+    return any(
+        event.kind is EventKind.RESUME and first < log.moment(event.line) < last for event in log.events
+    )
 
 
 def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
@@ -108,16 +110,16 @@ def _effect_of_jump(reading: Reading, line: int) -> tuple[str, list[Fact]]:
         if len(before) < width or len(after) < width:
             continue
         level = float(np.median(before.value[-width:]))
-        rows = range(len(after) - width + 1)
-        medians = [float(np.median(after.value[row : row + width])) for row in rows]
+        medians = np.median(np.lib.stride_tricks.sliding_window_view(after.value, width), axis=1)
         top = int(np.argmax(medians[: AFTER_JUMP * width]))
         evidence = [before.fact(len(before) - 1), after.fact(top)]
         if medians[top] <= level:
             return f" {word} did not rise with it.", evidence
-        back = next((row for row in rows if row > top and medians[row] <= level), None)
         text = f" {word} went from {level:.2f} to {medians[top]:.2f} by {reading.at(int(after.step[top]))}"
-        if back is None:
+        lower = np.flatnonzero(medians[top:] <= level)
+        if not len(lower):
             return f"{text} and has not come back.", evidence
+        back = top + int(lower[0])
         return f"{text} and was back by {reading.at(int(after.step[back]))}.", [*evidence, after.fact(back)]
     return "", []
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gptwright import units
-from gptwright.arithmetic.scaling import value_of_next_pass
+from gptwright.arithmetic.scaling import FRESH_PASSES, value_of_next_pass
 from gptwright.diagnose.length import sensible_length
 from gptwright.diagnose.meant_rate import meant_rate
 from gptwright.diagnose.rate import rate_evidence
@@ -22,8 +22,8 @@ LONG_TOKENS_PER_PARAMETER = 1000
 # 0.08 of one, and all passes together never more than 16.4.
 LONG_EPOCHS = 40
 
-# Up to four passes a repeated token is worth a fresh one; over sixteen it is worth two thirds of one.
-MANY_EPOCHS, MEMORIZING_EPOCHS = 4, 16
+# Over sixteen passes a token is worth two thirds of a fresh one.
+MEMORIZING_EPOCHS = 16
 
 # "Far below": a batch of less than a sixth, at more than twice the rate that the square-root rule gives for
 # it. Within a factor of two the loss hardly depends on the rate.
@@ -249,7 +249,7 @@ def many_epochs(reading: Reading) -> Iterator[Verdict]:
     than forty `long-plan` warns.
     """
     epochs = reading.progress.epochs or (reading.progress.planned_epochs if reading.log is None else None)
-    if epochs is None or epochs.number <= MANY_EPOCHS:
+    if epochs is None or epochs.number <= FRESH_PASSES:
         return
     seen, unique = reading.progress.tokens_seen, reading.settings.get("train_tokens")
     worth = value_of_next_pass(epochs.number)

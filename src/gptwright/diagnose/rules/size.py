@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 
 from gptwright import units
-from gptwright.arithmetic.scaling import BESIROGLU, TOKENS_PER_PARAMETER, loss_terms
+from gptwright.arithmetic.scaling import BESIROGLU, FRESH_PASSES, TOKENS_PER_PARAMETER, loss_terms
 from gptwright.diagnose.law import like_web_text
-from gptwright.diagnose.length import sensible_length
+from gptwright.diagnose.length import longer_run
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.facts import Fact, Origin, derived
 from gptwright.findings import Action, Confidence, Severity, Unknown
 from gptwright.record.evidence import EventKind
 
-# Up to four passes a repeated token is worth a fresh one (Muennighoff et al. 2023); beyond, the number of
-# tokens seen says less and less about how much was learned.
-PASSES_AS_GOOD_AS_FRESH = 4
 # Five times the compute-optimal tokens: the optimum is flat within a factor of two or three either way, and
 # the literature's spread of it (10 to 30 tokens a parameter) is about as wide.
 FAR_FACTOR = 5
@@ -148,7 +145,7 @@ def undertrained(reading: Reading) -> Iterator[Verdict]:
             tokens,
             derived("tokens_per_parameter", ratio, f"{tokens.text} tokens / {parameters.text} parameters"),
         ],
-        actions=sensible_length(reading, longer=True),
+        actions=longer_run(reading),
     )
 
 
@@ -178,7 +175,7 @@ def _plan_is_stated(reading: Reading) -> bool:
 
 def _repeated(reading: Reading) -> bool:
     epochs = reading.progress.epochs or reading.progress.planned_epochs
-    return epochs is not None and epochs.number > PASSES_AS_GOOD_AS_FRESH
+    return epochs is not None and epochs.number > FRESH_PASSES
 
 
 def embedding_heavy(reading: Reading) -> Iterator[Verdict]:
@@ -266,9 +263,16 @@ def _usual(width: int, layers: int) -> Action:
 
 
 def _usual_heads(width: int) -> Action:
-    """The number of heads of this width whose size is nearest to 64."""
-    heads = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: abs(width / n - 64))
-    return Action(f"Heads of {width // heads} channels, at the same size and cost.", {"n_head": heads})
+    """Heads of a size in use, the nearest to 64; another width where that divides into none of these."""
+    sizes = [size for size in range(SMALLEST_HEAD, LARGEST_HEAD + 1) if width % size == 0]
+    if not sizes:
+        wide = max(64, round(width / 64) * 64)
+        return Action(
+            f"Heads divide a width, and {width} has no usual one: take {wide}, in heads of 64 channels.",
+            {"n_embd": wide, "n_head": wide // 64},
+        )
+    head = min(sizes, key=lambda size: abs(size - 64))
+    return Action(f"Heads of {head} channels, at the same size and cost.", {"n_head": width // head})
 
 
 RULES = (

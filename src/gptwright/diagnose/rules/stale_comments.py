@@ -108,7 +108,7 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
         for claim in claims_in(comment):
             truths = [] if of_another_run(claim) or _is_factor(claim) else _truths(reading, claim)
             if truths and not claim.agrees(*(truth.number for truth in truths)):
-                nearest = min(truths, key=lambda truth: abs(math.log(truth.number / claim.value)))
+                nearest = min(truths, key=lambda truth: _times_apart(truth.number, claim.value))
                 yield finding(
                     "stale-comment",
                     Severity.WARNING,
@@ -122,6 +122,12 @@ def stale_comment(reading: Reading) -> Iterator[Verdict]:
                         )
                     ],
                 )
+
+
+def _times_apart(truth: float, claimed: float) -> float:
+    """How many times the larger of two numbers is the smaller; a claim may be of 0."""
+    low, high = sorted((truth, claimed))
+    return high / low if low > 0 else math.inf
 
 
 def _set_to(reading: Reading, name: str) -> Fact | None:

@@ -8,10 +8,10 @@ from gptwright import units
 from gptwright.diagnose.reading import Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding
 from gptwright.diagnose.timing import FEWEST_LINES, clean_lines, line_seconds
-from gptwright.facts import Fact, Origin, derived
+from gptwright.facts import Fact, derived, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.arrays import Booleans, Floats, Integers
-from gptwright.record.evidence import LogEvidence
+from gptwright.record.evidence import EventKind, LogEvidence
 
 # An isolated step of five times the median is no jitter: the slowest tenth of healthy steps is within 1.3.
 STALL_FACTOR = 5
@@ -256,23 +256,14 @@ def _slower_since_a_resume(reading: Reading, times: Floats) -> Verdict | None:
 
 def _at_checkpoint(log: LogEvidence) -> Booleans:
     """Training lines right after a line that reports a checkpoint, or right before one."""
-    marks: Integers = np.array([e.line for e in log.events if e.kind == "checkpoint"], dtype=np.int64)
+    marks: Integers = np.array([e.line for e in log.events if e.kind is EventKind.CHECKPOINT], dtype=np.int64)
     lines = log.train.line
     after = np.isin(lines - 1, marks) | np.isin(lines - 2, marks)
     return after | np.isin(lines + 1, marks)
 
 
 def _seconds_fact(seconds: Floats, lines: Integers, row: int) -> Fact:
-    value = float(seconds[row])
-    return Fact(
-        name="step_seconds",
-        value=value,
-        text=units.duration(value),
-        origin=Origin.LOGGED,
-        reason=f"line {lines[row]} of the log",
-        unit="seconds",
-        source=f"log:{lines[row]}",
-    )
+    return logged("step_seconds", float(seconds[row]), int(lines[row]), unit="seconds")
 
 
 RULES = (

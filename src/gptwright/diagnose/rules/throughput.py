@@ -6,7 +6,7 @@ from gptwright import units
 from gptwright.diagnose.cuts import cut_of, most_that_fits
 from gptwright.diagnose.machine import peak_fact
 from gptwright.diagnose.reading import Reading
-from gptwright.diagnose.rule import Rule, Verdict, finding
+from gptwright.diagnose.rule import Rule, Verdict, finding, fires
 from gptwright.diagnose.rules.agreement import device_mismatch
 from gptwright.diagnose.rules.failures import SLOW_ATTENTION
 from gptwright.diagnose.sizes import usual_shape
@@ -34,6 +34,8 @@ LOW_MFU = 0.3
 LEAST_PUBLISHED = 0.24
 # Tokens of a micro-batch that keep a device busy; more bring a few percent.
 WELL_FED = 8192
+# What a device is held against: twice that, and so many of them that the optimizer's share is small.
+FILLED, FILLED_ACCUMULATION = 2 * WELL_FED, 8
 # Models this small are bound by launches and memory by nature: a low MFU there is no fault.
 SMALL_MODEL = 30e6
 
@@ -229,7 +231,7 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
     )
     if mfu is None or peak is None or spec is None or parameters is None or reading.machine.dtype is None:
         return
-    if parameters.number < SMALL_MODEL or any(True for _ in device_mismatch(reading)):
+    if parameters.number < SMALL_MODEL or fires(device_mismatch, reading):
         return
     shape = reading.settings.shape() or usual_shape(parameters.number, reading.settings)
     work = Work(
@@ -238,8 +240,8 @@ def low_mfu(reading: Reading) -> Iterator[Verdict]:
         bandwidth=spec.bandwidth,
         dtype=reading.machine.dtype if spec.native(reading.machine.dtype) else spec.training_dtype,
         compiled=spec.compiles,
-        micro_batch=max(1, 16_384 // shape.block_size),
-        accumulation=8,
+        micro_batch=max(1, FILLED // shape.block_size),
+        accumulation=FILLED_ACCUMULATION,
         family=spec.family,
         power_watts=spec.power_watts,
         least_clock=spec.least_clock,

@@ -179,8 +179,8 @@ def worse_than_uniform(reading: Reading) -> Iterator[Verdict]:
         "worse-than-uniform",
         Severity.WARNING if no_loss else Severity.ERROR,
         Confidence.CERTAIN,
-        f"Validation is {last:.4f} at step {val.step[-1]:,}, above {uniform.text} = {uniform.reason}, which"
-        f" guessing gives{beside}.",
+        f"Validation is {last:.4f} at {reading.at(int(val.step[-1]))}, above {uniform.text} ="
+        f" {uniform.reason}, which guessing gives{beside}.",
         [val.fact(len(val) - 1), uniform, trained.fact(len(trained) - 1)],
         causes=[
             perplexity,

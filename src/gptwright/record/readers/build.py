@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gptwright.facts import Fact, Value
-from gptwright.record.arrays import Integers
-from gptwright.record.evidence import Comment, Event, EventKind
-from gptwright.record.readers.fields import Floats
-from gptwright.record.readers.headers import LATE, Said, fact, line_of
+from gptwright.facts import Fact, Origin, Value
+from gptwright.record.arrays import Floats, Integers
+from gptwright.record.evidence import LONGEST_COMMENT, Comment, Event, EventKind
+from gptwright.record.readers.headers import LATE, Said, fact
 from gptwright.record.readers.shapes import Columns
 
 # A model of another size is another run's; roundings and ways of counting differ by less.
@@ -39,6 +38,11 @@ OF_A_BATCH = frozenset(
         "world_size",
     )
 )
+
+
+def further_of(kind: EventKind) -> str:
+    """The hazard that counts the events of a kind beyond those that are kept."""
+    return f"further lines of kind {kind}"
 
 
 class Builder:
@@ -125,7 +129,7 @@ class Builder:
 
     def _is_another_device(self, made: Fact) -> bool:
         """Whether a table names devices of several kinds: which one was used it does not say."""
-        self._devices = {f for f in self._devices if line_of(f) > self._last_row_line} | {made}
+        self._devices = {f for f in self._devices if f.line > self._last_row_line} | {made}
         if len({f.value for f in self._devices}) < 2:
             return False
         self.header.pop("device", None)
@@ -136,7 +140,7 @@ class Builder:
             return
         before = next((fact for fact in reversed(self.batches) if fact.name == made.name), None)
         # Several processes print the same header; one that is resumed prints it behind rows.
-        if before is None or before.value != made.value or line_of(before) <= self._last_row_line:
+        if before is None or before.value != made.value or before.line <= self._last_row_line:
             self.batches.append(made)
 
     def note_epoch(self, epoch: float, line: int) -> None:
@@ -147,7 +151,7 @@ class Builder:
     def take_between(self, after: int, before: int) -> None:
         """Takes settings that were said again between two lines for those of what follows them."""
         for made in self.said_again:
-            if after < line_of(made) < before:
+            if after < made.line < before:
                 self.header[made.name] = made
 
     def take_first_batch(self) -> None:
@@ -162,16 +166,18 @@ class Builder:
         if before is None or made.name not in ("parameters", "parameters_total"):
             return False
         ratio = made.number / before.number
-        return line_of(before) <= self._last_row_line and not 1 / OTHER_SIZE < ratio < OTHER_SIZE
+        return before.line <= self._last_row_line and not 1 / OTHER_SIZE < ratio < OTHER_SIZE
 
     def _forget_the_run_before(self, line: int) -> None:
         """Drops the facts and settings that stand in front of the rows: they are another run's."""
         self.other_models.append(line)
         self.comments = [comment for comment in self.comments if comment.line > self._last_row_line]
-        self.batches = [fact for fact in self.batches if line_of(fact) > self._last_row_line]
+        self.batches = [fact for fact in self.batches if fact.line > self._last_row_line]
         for facts in (self.header, self.settings):
-            for name in [name for name, each in facts.items() if line_of(each) <= self._last_row_line]:
-                del facts[name]
+            for name, each in list(facts.items()):
+                # What was derived is derived from what stands there.
+                if each.origin is Origin.DERIVED or each.line <= self._last_row_line:
+                    del facts[name]
 
     def fact(self, name: str, value: Value, line: int) -> None:
         """Keeps a fact of the header."""
@@ -184,7 +190,7 @@ class Builder:
     def comment(self, text: str, line: int, field: str | None) -> None:
         """Keeps a comment beside a setting, or between settings."""
         if len(self.comments) < MOST_COMMENTS:
-            self.comments.append(Comment(text.strip(), line, field, in_log=True))
+            self.comments.append(Comment(text.strip()[:LONGEST_COMMENT], line, field, in_log=True))
 
     def event(self, kind: EventKind, line: int, text: str) -> None:
         """Keeps an event; what several processes print one after the other is one."""
@@ -197,7 +203,7 @@ class Builder:
             return
         self._events_of[kind] += 1
         if self._events_of[kind] > MOST_EVENTS:
-            self.hazards[f"further lines of kind {kind}"] += 1
+            self.hazards[further_of(kind)] += 1
             return
         self.events.append(Event(kind, line, None, text))
 

@@ -6,6 +6,7 @@ its last line, which says what went wrong. An allocation failure is kept whole: 
 
 import re
 
+from gptwright.arithmetic.allocations import capacity_bytes
 from gptwright.record.evidence import EventKind
 from gptwright.record.readers.build import Builder
 
@@ -73,11 +74,6 @@ KINDS: tuple[tuple[EventKind, re.Pattern[str]], ...] = (
 )
 TRACEBACK = re.compile(r"(?P<rank>\[?rank ?\d+\]?:? )?Traceback \(most recent call last\)")
 RANK = re.compile(r"^(?:\[rank\d+\]: ?|\d{1,3}: )")
-# The total that torch's message gives: `GPU 0 has a total capacity of 15.78 GiB`, older `15.78 GiB total`.
-CAPACITY = re.compile(
-    r"total capac\w+ of (\d{1,6}\.\d+) ([GM]iB)|; (\d{1,6}\.\d+) ([GM]iB) total capacity", re.ASCII
-)
-BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
 
 
 class Events:
@@ -102,6 +98,7 @@ class Events:
         """
         if self._continues:
             self._build.extend_event(text)
+            self._note_capacity(self._build.events[-1].text, self._build.events[-1].line)
             self._continues = full_width
             return True
         if self._in_traceback:
@@ -130,9 +127,10 @@ class Events:
 
     def _add(self, kind: EventKind, text: str, line: int) -> None:
         self._build.event(kind, line, text)
-        if kind is not EventKind.OUT_OF_MEMORY:
-            return
-        capacity = CAPACITY.search(text)
-        if capacity:
-            number, unit = capacity[1] or capacity[3], capacity[2] or capacity[4]
-            self._build.fact("device_memory_bytes", round(float(number) * BYTES[unit]), line)
+        if kind is EventKind.OUT_OF_MEMORY:
+            self._note_capacity(text, line)
+
+    def _note_capacity(self, text: str, line: int) -> None:
+        capacity = capacity_bytes(text)
+        if capacity is not None:
+            self._build.fact("device_memory_bytes", capacity, line)

@@ -5,10 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
+from gptwright.record.arrays import Booleans, Floats
 
 # Bounded, so that no line can make a pattern or a number explode.
 INTEGER = r"\d{1,12}"
@@ -17,7 +14,7 @@ POSITIVE = REAL.removeprefix("[-+]?")
 LOSS = rf"[-+]?(?:{POSITIVE}|nan|NaN|NAN|inf|Inf|Infinity)"
 GROUPED = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,15})(?:\.\d{1,20})?"
 
-Known = Callable[[Floats], npt.NDArray[np.bool_]]
+Known = Callable[[Floats], Booleans]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +34,11 @@ class Field:
     known: Known | None = None
 
 
-def _not_negative(printed: Floats) -> npt.NDArray[np.bool_]:
+def _not_negative(printed: Floats) -> Booleans:
     return printed >= 0
 
 
-def _positive(printed: Floats) -> npt.NDArray[np.bool_]:
+def _positive(printed: Floats) -> Booleans:
     return printed > 0
 
 

@@ -169,11 +169,6 @@ NVIDIA_SMI = (
 )
 
 
-def line_of(known: Fact) -> int:
-    """The line that says a fact of the header."""
-    return int(known.source.removeprefix("log:"))
-
-
 def _pattern(name: str, unit: str | None) -> str:
     if unit is not None:
         return REAL
@@ -189,7 +184,9 @@ def _pattern(name: str, unit: str | None) -> str:
 def _read(name: str, unit: str, text: str) -> Said | None:
     if unit == "M":
         decimals = len(text.partition(".")[2])
-        return Said(name, round(float(text) * 1e6), 0.5e6 * 10.0**-decimals)
+        # nanoGPT prints 0.00M for what is smaller than its rounding, which is no count.
+        count = round(float(text) * 1e6)
+        return Said(name, count, 0.5e6 * 10.0**-decimals) if count > 0 else None
     if name in COUNTS:
         count = int(text.replace(",", ""))
         return Said(name, count) if count else None

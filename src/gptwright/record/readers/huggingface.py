@@ -149,13 +149,9 @@ class Dicts:
         """The step that a dict or the bar before it shows; NaN where nothing does."""
         if "step" in said:
             return said["step"]
-        total = (
-            self._total if self._total is not None else min(self._bars, default=None, key=self._first_seen)
-        )
+        # Before anything tells which bar is the run's, the first that was seen.
+        total = self._total if self._total is not None else next(iter(self._bars), None)
         return float(self._bars[total]) if total is not None else math.nan
-
-    def _first_seen(self, total: int) -> int:
-        return list(self._bars).index(total)
 
 
 def _dicts(build: Builder) -> Callable[[str, int], bool]:

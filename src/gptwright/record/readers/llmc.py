@@ -36,7 +36,7 @@ def _start(text: str) -> str:
     return "scratch" if FRESH.fullmatch(text) else text
 
 
-# The table's names → ours, how to read them, and what they are multiplied by.
+# The table's names → ours, and how to read them.
 TABLE: dict[str, tuple[str, Callable[[str], Value]]] = {
     "micro batch size B": ("micro_batch", whole_number),
     "sequence length T": ("block_size", whole_number),
@@ -98,15 +98,15 @@ def _keep(build: Builder, name: str, read: Callable[[str], Value], text: str, li
 
 
 def _floor(build: Builder, text: str) -> None:
+    """Keeps the lowest rate, which is printed as a share of the highest."""
     peak = build.settings.get("learning_rate")
     try:
         fraction = real_number(text)
     except ValueError:
         return
     if peak is not None:
-        build.settings["min_lr"] = derived(
-            "min_lr", peak.number * fraction, f"final LR fraction {text} of {peak.text}"
-        )
+        formula = f"final LR fraction {text} of {peak.text}"
+        build.settings["min_lr"] = derived("min_lr", peak.number * fraction, formula)
 
 
 def _finish(build: Builder, train: Rows, evals: Rows) -> None:

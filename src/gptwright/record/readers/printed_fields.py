@@ -61,6 +61,8 @@ NAMED = re.compile(
     rf"{BETWEEN}(?<![\w.-])({VALUE})(?!(?!nats\b)[\w.]*[\w%])",
     re.IGNORECASE,
 )
+# Without one of these a line prints no bits: looking for words is quicker.
+BITS = re.compile("bp[bc]|bits", re.IGNORECASE)
 BITS_A_BYTE = re.compile(
     r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})(?:bpb|bits[ _]per[ _]byte)"
     rf"{BETWEEN}(?<![\w.-])({VALUE})(?![\w.]*[\w%])",
@@ -252,13 +254,16 @@ def printed(text: str) -> Printed:
         step = BATCH.search(rest) or bar or (PAIR.search(rest) if bar is None else None)
         said.step_of_bar = step is not None
     if step is not None:
-        done, of = [*filter(None, step.groups()), None][:2]
-        said.step = _count(done or "0")
-        said.of = _count(of) if of else math.nan
+        # One of the ways to write a counter has matched, and some say what it runs to.
+        done, *of = filter(None, step.groups())
+        said.step = counter(done)
+        said.of = counter(of[0]) if of else math.nan
     return said
 
 
 def _bits_a_byte(text: str) -> float:
+    if not BITS.search(text):
+        return math.nan
     of_validation = VALIDATING.search(text) is not None
     for prefix, number in BITS_A_BYTE.findall(text):
         words = set(re.split(r"[ _/.-]+", prefix.lower()))
@@ -268,6 +273,8 @@ def _bits_a_byte(text: str) -> float:
 
 
 def _bits_a_character(text: str, said: Printed) -> None:
+    if not BITS.search(text):
+        return
     of_validation = VALIDATING.search(text) is not None
     for prefix, number in BITS_A_CHARACTER.findall(text):
         words = set(re.split(r"[ _/.-]+", prefix.lower()))
@@ -280,10 +287,10 @@ def _bits_a_character(text: str, said: Printed) -> None:
             said.loss, said.has_loss = value, True
 
 
-def _count(text: str) -> float:
-    """A counter: `1,000`, `1_000`, `1k`."""
+def counter(text: str) -> float:
+    """The whole number that a counter shows: `1,000`, `1_000`, `1k`, `1.005k`."""
     digits = text.replace(",", "").replace("_", "")
-    return 1e3 * float(digits[:-1]) if digits[-1] in "kK" else float(digits)
+    return float(round(1e3 * float(digits[:-1]))) if digits[-1] in "kK" else float(digits)
 
 
 def _losses(text: str, said: Printed) -> None:

@@ -2,7 +2,8 @@
 
 import re
 
-from gptwright.record.configs import SAME_AS, literal
+from gptwright.config.foreign import SAME_AS
+from gptwright.record.configs import literal
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said
 

@@ -75,12 +75,15 @@ TRIPLE = re.compile(rf"\[\s*(\d{{9,10}}(?:\.\d{{1,20}})?),\s*(\d{{1,12}}),\s*({L
 SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
 NAME = re.compile(
-    r"\s*((?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test)[ _/]loss|learning rate|[a-z_/]{2,30})(?=\s|$)",
+    r"((?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test)[ _/]loss|learning rate|[a-z_/]{2,30})(?=\s|$)",
     re.IGNORECASE,
 )
 NUMBER = re.compile(LOSS)
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 MOST_COLUMNS = 60
+DIGITS = re.compile(r"\d+")
+# As many forms as lines are remembered by; where each line has one of its own, none is of use.
+MOST_FORMS = 1_000
 GAP, FEWEST_PARTED = re.compile(r"\s{2,}"), 2
 
 
@@ -118,7 +121,8 @@ class Table:
 
     def __init__(self, file: str = "") -> None:
         self._names: list[str] = []
-        self._separator = ""
+        self._separator = ","
+        self._no_names: set[str] = set()
         self._of_file = _quantity_in(file)
         self.unnamed = False
         self.left_out = 0
@@ -126,7 +130,7 @@ class Table:
     def take(self, text: str) -> Row | None:
         """What a line of a table says; None where it is no row."""
         if not self._names:
-            self._begin(text)
+            self._may_begin(text)
             return None
         if RULE.fullmatch(text):
             return None
@@ -134,7 +138,7 @@ class Table:
         row = self._row(cells)
         if row is None:
             self._names = []
-            self._begin(text)
+            self._may_begin(text)
         return row
 
     def exported(self, text: str) -> list[Row]:
@@ -145,8 +149,18 @@ class Table:
         rows = (self._row([clock, step, value]) for clock, step, value in found)
         return [row for row in rows if row is not None]
 
+    def _may_begin(self, text: str) -> None:
+        """Takes a line of names, if it is one; a line that differs from one that is none by its numbers alone
+        is none either, and most lines of a log are of such a form.
+        """
+        form = DIGITS.sub("0", text)
+        if form in self._no_names:
+            return
+        self._begin(text)
+        if not self._names and len(self._no_names) < MOST_FORMS:
+            self._no_names.add(form)
+
     def _begin(self, text: str) -> None:
-        """Takes a line of names, if it is one."""
         for separator in SEPARATORS:
             if separator in text:
                 self._separator = separator

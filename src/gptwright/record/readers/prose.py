@@ -7,7 +7,7 @@ of prose, and a loss of training or validation is told by its name; two numbers 
 
 import re
 
-from gptwright.record.readers.printed_fields import Printed
+from gptwright.record.readers.printed_fields import Printed, counter
 
 COUNT = r"(\d{1,3}(?:,\d{3})+|\d{1,9}(?:\.\d{1,3})?k|\d{1,12})"
 # "at 400k" counts steps also without the word; "at 400" may be anything.
@@ -24,11 +24,13 @@ VAL = re.compile(rf"\bval(?:idation)?{IS}{NUMBER}", re.IGNORECASE)
 
 def add_sentence(text: str, said: Printed) -> None:
     """Adds to what a line says its step and losses in the words of prose, where it has no step otherwise."""
-    place, train, val = PLACE.search(text), TRAIN.search(text), VAL.search(text)
-    if said.counts or place is None or (train is None and val is None):
+    place = None if said.counts else PLACE.search(text)
+    if place is None:
         return
-    number = (place[1] or place[2]).replace(",", "")
-    said.step = 1e3 * float(number[:-1]) if number[-1] in "kK" else float(number)
+    train, val = TRAIN.search(text), VAL.search(text)
+    if train is None and val is None:
+        return
+    said.step = counter(place[1] or place[2])
     if train is not None:
         said.loss, said.has_loss = float(train[1]), True
     if val is not None:

@@ -19,7 +19,7 @@ from gptwright.record.readers.autoresearch import AUTORESEARCH
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.buildnanogpt import BUILD_NANOGPT
 from gptwright.record.readers.from_scratch import FROM_SCRATCH
-from gptwright.record.readers.headers import Said, fact, line_of
+from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.huggingface import HUGGING_FACE
 from gptwright.record.readers.lecture import LECTURE
 from gptwright.record.readers.lines import LONGEST_LINE, Text
@@ -272,6 +272,7 @@ def evidence_of(
     if segments.last_run_between is not None:
         build.hazards[SEVERAL_RUNS] = segments.runs
         build.take_between(*segments.last_run_between)
+    events = [*events, *unannounced_resumes(build, segments)]
     return LogEvidence(
         format=log_format,
         path=name,
@@ -282,7 +283,7 @@ def evidence_of(
         settings=build.settings,
         train=train_lines(train, segments.train),
         evals=eval_lines(evals, segments.evals),
-        events=dated([*events, *unannounced_resumes(segments)], train, evals),
+        events=dated(events, train, evals),
         last_run_segment=segments.last_run,
         comments=tuple(build.comments),
         batches=tuple(build.batches),
@@ -296,7 +297,7 @@ def _count_all(build: Builder) -> None:
         return
     total = replace(trained, name="parameters_total")
     if frozen is not None:
-        lines = f"lines {line_of(trained)} and {line_of(frozen)}"
+        lines = f"lines {trained.line} and {frozen.line}"
         formula = f"{trained.text} trained + {frozen.text} frozen parameters, {lines}"
         total = derived("parameters_total", int(trained.number + frozen.number), formula, unit="parameters")
     build.header["parameters_total"] = total

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gptwright.record.readers.fields import FIELDS, GROUPED, PLACEHOLDER, Floats, without_fields
+from gptwright.record.arrays import Floats
+from gptwright.record.readers.fields import FIELDS, GROUPED, PLACEHOLDER, without_fields
 
 # Text in which the numbers of a line can be found by their characters alone.
 PLAIN_TEXT = re.compile(r"(?:[A-Za-z0-9_:,|/%;= ]| [+*]|\\[|()])*")

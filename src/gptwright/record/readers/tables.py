@@ -9,7 +9,7 @@ import numpy as np
 
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import CARRIED, EvalLines, Event, EventKind, TrainLines
-from gptwright.record.readers.build import Builder
+from gptwright.record.readers.build import MOST_EVENTS, Builder, further_of
 from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.shapes import Columns
 
@@ -206,11 +206,17 @@ def dated(events: Sequence[Event], train: Rows, evals: Rows) -> tuple[Event, ...
     )
 
 
-def unannounced_resumes(segments: Segments) -> list[Event]:
-    """An event for each place where a run goes on without a line that says so."""
+def unannounced_resumes(build: Builder, segments: Segments) -> list[Event]:
+    """An event for each place where a run goes on without a line that says so.
+
+    Lines that are out of order make one of every other line: as of other events, the first thousand tell all.
+    """
+    places = segments.unannounced[:MOST_EVENTS]
+    if len(places) < len(segments.unannounced):
+        build.hazards[further_of(EventKind.RESUME)] += len(segments.unannounced) - len(places)
     return [
         Event(EventKind.RESUME, line, before, f"goes on at step {after} after step {before}")
-        for line, before, after in segments.unannounced
+        for line, before, after in places
     ]
 
 

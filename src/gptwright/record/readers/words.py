@@ -36,9 +36,7 @@ HAN: tuple[tuple[str, str], ...] = (
     ("：", ": "),
     ("，", ", "),
 )
-A_LOSS = re.compile(
-    rf"(?:verlust|{LOSS}(?: {TRAIN}| {VAL}| train| val)?|损失)[^\w\n]{{0,8}}\d", re.IGNORECASE
-)
+A_LOSS = re.compile(rf"(?:verlust|{LOSS}{OF_WHAT}|损失)[^\w\n]{{0,8}}\d", re.IGNORECASE)
 IN_A_TABLE = re.compile(
     rf"^[^\n]{{0,200}}[;,|\t]\W{{0,4}}(?:\w*verlust|{LOSS})\b", re.IGNORECASE | re.MULTILINE
 )
