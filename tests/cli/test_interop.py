@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,57 @@ def test_eval_is_the_loss_of_the_whole_validation_split(run: Path, dataset: Path
     assert diagnosed["run"]["lines_skipped"] == 0
     last = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "eval"][-1]
     assert diagnosed["run"]["last_val_loss"] == pytest.approx(last["val_loss"])
+
+
+def test_eval_on_ids_that_mean_other_text_is_refused(
+    tmp_path: Path, run: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    """A loss over them would look like any other."""
+    (tmp_path / "other.txt").write_text(TEXT.upper())
+    other = tmp_path / "other"
+    assert (
+        gptwright("prepare", str(tmp_path / "other.txt"), "--tokenizer", "char", "--out", str(other)).status
+        == 0
+    )
+    before = read_metrics(run / "metrics.jsonl")
+    answer = gptwright("eval", str(run), "--dataset", str(other), "--device=cpu")
+    assert answer.status == 2
+    assert f"the weights of {run} belong to another char" in answer.err
+    assert read_metrics(run / "metrics.jsonl") == before
+    # The same under the name of the run's own dataset: the dataset is what changed, and no setting.
+    moved = tmp_path / "moved"
+    shutil.copytree(dataset, moved)
+    assert (
+        gptwright(
+            "train", *as_arguments(tiny | {"dataset": str(moved), "out_dir": str(tmp_path / "b")})
+        ).status
+        == 0
+    )
+    shutil.rmtree(moved)
+    shutil.copytree(other, moved)
+    assert "belong to another char" in gptwright("eval", str(tmp_path / "b"), "--device=cpu").err
+    answer = gptwright("resume", str(tmp_path / "b"), "--max_iters=30")
+    assert "the dataset has changed since" in answer.err
+    assert "vocab_size" not in answer.err
+
+
+def test_eval_says_where_the_dataset_is_no_longer_the_runs(
+    tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(dataset, copy)
+    assert (
+        gptwright(
+            "train", *as_arguments(tiny | {"dataset": str(copy), "out_dir": str(tmp_path / "a")})
+        ).status
+        == 0
+    )
+    ids = np.fromfile(copy / "val.bin", dtype="<u2")
+    ids[100], ids[101] = ids[101], ids[100] + 1 - ids[100]
+    ids.tofile(copy / "val.bin")
+    answer = gptwright("eval", str(tmp_path / "a"), "--json", "--device=cpu")
+    assert answer.status == 0, answer.err
+    assert json.loads(answer.out)["text"] == "validation split of copy, which has changed since the run began"
 
 
 @pytest.mark.parametrize("stride", [None, 4, 16])

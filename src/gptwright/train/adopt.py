@@ -93,7 +93,7 @@ def adopt(foreign: ForeignModel, out: Path, given: Mapping[str, Setting]) -> Ado
     config = _config(foreign, out, given).config
     dataset, notes = _dataset(config, required="dataset" in given)
     if dataset is not None:
-        require_same_tokenizer(foreign, dataset)
+        require_same_tokenizer(foreign.tokenizer, foreign.origin, dataset)
     _require_room(foreign, dataset)
     tokenizer = _tokenizer(foreign, dataset)
     lock = run.create(config)
