@@ -283,6 +283,7 @@ def test_a_comparison_begins_with_what_differs(
     page = opened.page
     assert page.locator("h2").all_inner_texts()[:2] == ["What is not held fixed", "Side by side"]
     assert "learning_rate" in page.locator("#differences").inner_text()
+    assert page.locator("header .verdict").inner_text().startswith("a is first-words, b is slower. ")
     assert page.locator("#runs tbody tr").count() == 2
     labels = page.locator("#plot-loss .legend button").all_inner_texts()
     assert any(label.startswith("first-words") for label in labels)
@@ -361,6 +362,7 @@ def test_a_config_alone_has_findings_and_no_charts(
     page = open_page(path).page
     assert page.locator("svg.plot").count() == 0
     assert "holds no series" in page.locator("#curves").inner_text()
+    assert page.locator("header .verdict").inner_text().startswith("This config needs a look: ")
     assert "n_embd" in page.locator("#settings").inner_text()
 
 
