@@ -234,6 +234,38 @@ def test_weights_and_settings_that_contradict_each_other_are_refused(
     assert warm.status == 0, warm.err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.gguf", b"GGUF\x03\0\0\0", "is a GGUF file, which is written here and not read"),
+        ("b.safetensors", b"\x02" + bytes(7) + b"{}", "give its folder"),
+    ],
+)
+def test_a_file_of_a_kind_that_is_not_read_is_named(
+    tmp_path: Path, gptwright: Command, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    refused = gptwright("import", str(tmp_path / name), "--out", str(tmp_path / "im"))
+    assert refused.status == 2
+    assert said in refused.err
+
+
+def test_weights_that_name_no_dataset_are_not_said_to_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gptwright: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    openai_like(tmp_path / "my-gpt2")
+    (tmp_path / "text.txt").write_text(TEXT)
+    # The schema's default lies here, and is not what these weights were trained on.
+    answer = gptwright("prepare", "text.txt", "--tokenizer", "gpt2", "--out", "data/openwebtext")
+    assert answer.status == 0, answer.err
+    answer = gptwright("import", "my-gpt2", "--out", "im", "--json")
+    assert answer.status == 0, answer.err
+    document = json.loads(answer.out)
+    assert document["dataset"] is None
+    assert any("nothing says on which data it was trained" in note for note in document["notes"])
+
+
 def test_the_plan_of_a_fine_tuning_is_of_the_weights_shape() -> None:
     config = load_config([], {"init_from": "gpt2-xl", "block_size": "256"}).config
     assert (config.n_layer, config.n_head, config.n_embd, config.block_size) == (48, 25, 1600, 256)

@@ -194,14 +194,12 @@ def _dataset(run: RunFolder, configured: str, other: str | None) -> TokenDataset
     if other is not None:
         return open_dataset(other)
     recorded = run.read_facts().get("dataset", {}).get("folder")
-    names = [configured, *([recorded] if recorded else [])]
-    for name in names:
-        try:
-            return reopen_dataset(name)
-        except DataError:
-            if name == names[-1]:
-                raise
-    raise AssertionError("one of the names was opened, or an error was raised")
+    if recorded is None:
+        return open_dataset(configured)
+    try:
+        return open_dataset(configured)
+    except DataError:
+        return reopen_dataset(recorded)
 
 
 def _label(run: RunFolder, dataset: TokenDataset, *, another: bool) -> str:
