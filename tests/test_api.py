@@ -34,6 +34,7 @@ def test_the_import_is_light_and_rooms_of_the_same_name_do_not_hide_functions() 
 
 def test_every_name_is_typed_and_documented() -> None:
     assert set(gptwright.__all__) <= set(dir(api))
+    assert set(gptwright.__all__) <= set(dir(gptwright))
     for name in gptwright.__all__:
         function = getattr(gptwright, name)
         assert function is getattr(api, name)

@@ -43,5 +43,9 @@ class _Package(ModuleType):
     compare, diagnose, generate, load = _Function(), _Function(), _Function(), _Function()
     plan, prepare, train = _Function(), _Function(), _Function()
 
+    def __dir__(self) -> list[str]:
+        """The functions too, so that a notebook completes them."""
+        return sorted({*super().__dir__(), *__all__})
+
 
 sys.modules[__name__].__class__ = _Package

@@ -225,10 +225,38 @@ def test_sampling_from_what_is_no_run(tmp_path: Path, gptwright: Command) -> Non
         (("train", "--seed=9223372036854775808"), "seed = 9223372036854775808 (option) is not accepted"),
     ],
 )
-def test_usage(gptwright: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_usage(
+    gptwright: Command,
+    arguments: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     answer = gptwright(*arguments)
     assert answer.status == 2
     assert said in answer.err
+
+
+def test_sampling_takes_the_folder_of_nanogpt_and_train(
+    tmp_path: Path, gptwright: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    answer = gptwright("sample", "--start=Hi")
+    assert answer.status == 2
+    assert "out is not a run folder" in answer.err
+
+
+@pytest.mark.parametrize("init_from", ["gpt2-xl", "no-such-weights"])
+def test_a_missing_dataset_is_said_before_weights_are_looked_for(
+    tmp_path: Path, gptwright: Command, monkeypatch: pytest.MonkeyPatch, init_from: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = gptwright("train", f"--init_from={init_from}", "--dataset=shakespeare", "--device=cpu")
+    assert answer.status == 2
+    assert "there is no dataset 'shakespeare'" in answer.err
+    assert "downloaded" not in answer.err
 
 
 def test_sampling_from_weights_says_how_they_become_a_run(gptwright: Command) -> None:

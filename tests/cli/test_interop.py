@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,57 @@ def test_eval_is_the_loss_of_the_whole_validation_split(run: Path, dataset: Path
     assert diagnosed["run"]["lines_skipped"] == 0
     last = [r for r in read_metrics(run / "metrics.jsonl") if r["kind"] == "eval"][-1]
     assert diagnosed["run"]["last_val_loss"] == pytest.approx(last["val_loss"])
+
+
+def test_eval_on_ids_that_mean_other_text_is_refused(
+    tmp_path: Path, run: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    """A loss over them would look like any other."""
+    (tmp_path / "other.txt").write_text(TEXT.upper())
+    other = tmp_path / "other"
+    assert (
+        gptwright("prepare", str(tmp_path / "other.txt"), "--tokenizer", "char", "--out", str(other)).status
+        == 0
+    )
+    before = read_metrics(run / "metrics.jsonl")
+    answer = gptwright("eval", str(run), "--dataset", str(other), "--device=cpu")
+    assert answer.status == 2
+    assert f"the weights of {run} belong to another char" in answer.err
+    assert read_metrics(run / "metrics.jsonl") == before
+    # The same under the name of the run's own dataset: the dataset is what changed, and no setting.
+    moved = tmp_path / "moved"
+    shutil.copytree(dataset, moved)
+    assert (
+        gptwright(
+            "train", *as_arguments(tiny | {"dataset": str(moved), "out_dir": str(tmp_path / "b")})
+        ).status
+        == 0
+    )
+    shutil.rmtree(moved)
+    shutil.copytree(other, moved)
+    assert "belong to another char" in gptwright("eval", str(tmp_path / "b"), "--device=cpu").err
+    answer = gptwright("resume", str(tmp_path / "b"), "--max_iters=30")
+    assert "the dataset has changed since" in answer.err
+    assert "vocab_size" not in answer.err
+
+
+def test_eval_says_where_the_dataset_is_no_longer_the_runs(
+    tmp_path: Path, dataset: Path, tiny: dict[str, str], gptwright: Command
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(dataset, copy)
+    assert (
+        gptwright(
+            "train", *as_arguments(tiny | {"dataset": str(copy), "out_dir": str(tmp_path / "a")})
+        ).status
+        == 0
+    )
+    ids = np.fromfile(copy / "val.bin", dtype="<u2")
+    ids[100], ids[101] = ids[101], ids[100] + 1 - ids[100]
+    ids.tofile(copy / "val.bin")
+    answer = gptwright("eval", str(tmp_path / "a"), "--json", "--device=cpu")
+    assert answer.status == 0, answer.err
+    assert json.loads(answer.out)["text"] == "validation split of copy, which has changed since the run began"
 
 
 @pytest.mark.parametrize("stride", [None, 4, 16])
@@ -180,6 +232,38 @@ def test_weights_and_settings_that_contradict_each_other_are_refused(
     assert "gpt3 is nothing that can be imported" in nothing.err
     warm = gptwright("train", f"--init_from={run}", "--max_iters=2", *as_arguments(options))
     assert warm.status == 0, warm.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.gguf", b"GGUF\x03\0\0\0", "is a GGUF file, which is written here and not read"),
+        ("b.safetensors", b"\x02" + bytes(7) + b"{}", "give its folder"),
+    ],
+)
+def test_a_file_of_a_kind_that_is_not_read_is_named(
+    tmp_path: Path, gptwright: Command, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    refused = gptwright("import", str(tmp_path / name), "--out", str(tmp_path / "im"))
+    assert refused.status == 2
+    assert said in refused.err
+
+
+def test_weights_that_name_no_dataset_are_not_said_to_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gptwright: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    openai_like(tmp_path / "my-gpt2")
+    (tmp_path / "text.txt").write_text(TEXT)
+    # The schema's default lies here, and is not what these weights were trained on.
+    answer = gptwright("prepare", "text.txt", "--tokenizer", "gpt2", "--out", "data/openwebtext")
+    assert answer.status == 0, answer.err
+    answer = gptwright("import", "my-gpt2", "--out", "im", "--json")
+    assert answer.status == 0, answer.err
+    document = json.loads(answer.out)
+    assert document["dataset"] is None
+    assert any("nothing says on which data it was trained" in note for note in document["notes"])
 
 
 def test_the_plan_of_a_fine_tuning_is_of_the_weights_shape() -> None:

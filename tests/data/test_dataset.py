@@ -127,6 +127,16 @@ def test_a_folder_of_text_is_not_a_dataset(tmp_path: Path, corpus: Path) -> None
     assert "--out " + (tmp_path / "corpus-tokens").as_posix() in str(caught.value)
 
 
+def test_a_folder_of_nanogpt_names_its_own_script(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "openwebtext"
+    folder.mkdir(parents=True)
+    (folder / "prepare.py").write_text("")
+    with pytest.raises(DataError) as caught:
+        open_dataset("openwebtext", root=tmp_path)
+    assert f"python {folder / 'prepare.py'}, or gptwright prepare" in str(caught.value)
+    assert str(caught.value).endswith(f"--out {folder.as_posix()}")
+
+
 def test_a_missing_shard_is_named(prepared: TokenDataset) -> None:
     (prepared.folder / "val.bin").unlink()
     with pytest.raises(DataError, match=r"shard .*val\.bin is missing"):

@@ -75,3 +75,11 @@ def test_times_that_scatter_are_no_difference(tmp_path: Path, ms: float) -> None
 def test_a_share_beyond_the_peak_is_not_repeated(tmp_path: Path) -> None:
     found = compared(a_run(tmp_path / "a", ms=500), a_run(tmp_path / "b", ms=3900))
     assert "MFU" not in pace(found).message
+
+
+def test_shares_of_two_peaks_name_them(tmp_path: Path) -> None:
+    found = compared(
+        a_run(tmp_path / "a", ms=9000, device="RTX 4070"),
+        a_run(tmp_path / "b", ms=9000 / 2, device="RTX 4090"),
+    )
+    assert "their MFU is 30.0 % of 58.3 TFLOP/s and 21.2 % of 165.2 TFLOP/s" in pace(found).message

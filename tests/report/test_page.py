@@ -137,10 +137,12 @@ def test_axes_scales_curves_and_zoom(report: Path, open_page: Open) -> None:
     for axis, text in (("tokens", "tokens"), ("hours", "hours of training"), ("flops", "FLOPs")):
         page.locator(f"input[value={axis}]").check()
         assert name.inner_html() == text
-    assert page.evaluate("[[5e-4, 1e-3], [5e-4, 5e-4]].map(([tick, most]) => tickText(tick, '', most))") == [
+    assert page.evaluate("[[5e-4, 1e-3], [2e-4, 5e-4]].map((ticks) => tickText(ticks[0], '', ticks))") == [
         "0.0005",
-        "5e-4",
+        "2e-4",
     ]
+    near = "((ticks) => ticks.map((tick) => tickText(tick, '', ticks)))([0.00099998, 0.00099999, 0.001])"
+    assert page.evaluate(near) == ["0.00099998", "0.00099999", "0.001"]
     page.locator("input[value=steps]").check()
     before = plot.locator(".validation, .curve").last.inner_html()
     plot.locator(".toggles button", has_text="log y").click()
@@ -163,6 +165,32 @@ def test_axes_scales_curves_and_zoom(report: Path, open_page: Open) -> None:
     assert 35 < min(zoomed) < max(zoomed) < 90
     plot.locator(".toggles button", has_text="whole run").click()
     assert plot.locator(".toggles button", has_text="whole run").is_hidden()
+
+
+def test_a_first_fall_is_cut_and_a_first_rise_is_not(report: Path, open_page: Open) -> None:
+    heights = """(y) => {
+      const x = y.map((_, i) => i);
+      const drawn = [{ curve: { shape: "line", y }, xs: x, rows: [0, y.length] }];
+      const chart = { drawn, log: {}, window: null, whole: false, start: {} };
+      return Chart.prototype.heights.call(chart, 0, y.length - 1);
+    }"""
+    page = open_page(report).page
+    settled = [1.0 + 0.01 * (i % 2) for i in range(50)]
+    low, high = page.evaluate(heights, [9.0, 5.0, *settled])
+    assert 0.9 < low < 1.0 < high < 1.1
+    low, high = page.evaluate(heights, [0.0, 0.5, *settled])
+    assert low == 0
+    assert 1.0 < high < 1.1
+
+
+def test_titles_of_wide_tables_stay_within_a_phone(report: Path, open_page: Open) -> None:
+    page = open_page(report, width=390).page
+    edges = page.evaluate(
+        """() => [...document.querySelectorAll("caption span")].filter((title) => title.checkVisibility())
+          .map((title) => title.getBoundingClientRect().right)"""
+    )
+    assert edges
+    assert max(edges) <= 390
 
 
 def test_nothing_on_a_chart_writes_over_anything_else(report: Path, open_page: Open) -> None:
@@ -255,6 +283,7 @@ def test_a_comparison_begins_with_what_differs(
     page = opened.page
     assert page.locator("h2").all_inner_texts()[:2] == ["What is not held fixed", "Side by side"]
     assert "learning_rate" in page.locator("#differences").inner_text()
+    assert page.locator("header .verdict").inner_text().startswith("a is first-words, b is slower. ")
     assert page.locator("#runs tbody tr").count() == 2
     labels = page.locator("#plot-loss .legend button").all_inner_texts()
     assert any(label.startswith("first-words") for label in labels)
@@ -333,6 +362,7 @@ def test_a_config_alone_has_findings_and_no_charts(
     page = open_page(path).page
     assert page.locator("svg.plot").count() == 0
     assert "holds no series" in page.locator("#curves").inner_text()
+    assert page.locator("header .verdict").inner_text().startswith("This config needs a look: ")
     assert "n_embd" in page.locator("#settings").inner_text()
 
 

@@ -8,6 +8,7 @@ from gptwright.report.verdict import verdict_of
 
 def test_no_finding_is_no_praise() -> None:
     assert verdict_of([]) == "Nothing is wrong with this run that its record could show."
+    assert verdict_of([], ran=False) == "Nothing is wrong with this config that its settings could show."
 
 
 def test_a_page_loads_no_library_of_the_terminal() -> None:

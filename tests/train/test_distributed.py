@@ -16,7 +16,8 @@ from gptwright.record.metrics import read_metrics
 from gptwright.train import failures
 from gptwright.train.distributed import joined_world, meet
 from gptwright.train.failures import Register
-from gptwright.train.loop import dropout_seed
+from gptwright.train.settle import require_same_command
+from gptwright.train.state import dropout_seed
 from gptwright.train.stop import ECHO_SECONDS, StopRequest
 from gptwright.train.world import StopVote, World, launch_name, require_one_process, was_restarted
 from tests.conftest import Answer, as_arguments
@@ -37,6 +38,25 @@ def test_a_world_of_one_costs_nothing_and_decides_alone(monkeypatch: pytest.Monk
         assert world.device_request("cuda:1") == "cuda:1"
         vote = StopVote(world)
         assert [vote(False), vote(True)] == [False, True]
+
+
+def test_processes_that_were_asked_for_different_settings_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = {"n_embd": 16, "max_iters": 20, "out_dir": "a"}
+
+    def beside(other: dict[str, object]) -> None:
+        without = {name: value for name, value in other.items() if name != "out_dir"}
+        monkeypatch.setattr(World, "all_gather", lambda _, own: [own, [without, "node7"]])
+        require_same_command(mine, world=World(rank=0, size=2))
+
+    beside(mine | {"out_dir": "b"})
+    with pytest.raises(
+        ConfigError, match=r"rank 1 on node7 was asked for n_embd = 32; rank 0 on .* for n_embd = 16"
+    ):
+        beside(mine | {"n_embd": 32})
+    with pytest.raises(ConfigError, match=r"for no max_iters; .* for max_iters = 20[\s\S]*the same command"):
+        beside({"n_embd": 16})
 
 
 def test_an_environment_that_joins_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

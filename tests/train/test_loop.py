@@ -1,21 +1,28 @@
 """The loop: what a step sees does not depend on how it is cut, and a stopped run goes on bit for bit."""
 
+import itertools
 import math
+import os
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from gptwright.config.load import load_config
-from gptwright.errors import CheckpointError, RunFailedError
+from gptwright.errors import CheckpointError, RunError, RunFailedError
 from gptwright.hardware.detect import Device
 from gptwright.record.metrics import read_metrics
 from gptwright.record.run import RunFolder
-from gptwright.train.loop import dropout_seed
+from gptwright.train.evaluate import Evaluator
 from gptwright.train.precision import Precision
+from gptwright.train.run import Prepared, prepare_resume, require_unfinished
 from gptwright.train.session import build_session
+from gptwright.train.state import dropout_seed
 from tests.conftest import TINY
 from tests.train.conftest import Train, assert_same_weights, story, train_new
 
@@ -71,6 +78,44 @@ def test_resuming_after_a_stop_at_any_step_is_bit_exact(
     assert story(tmp_path / "stopped") == story(undisturbed[sampling])
 
 
+@pytest.mark.parametrize(("batch", "step"), [(1, 0), (5, 8), (13, 24)])
+def test_an_evaluation_is_not_waited_for_and_made_after_a_resume(
+    tmp_path: Path,
+    tiny: dict[str, str],
+    undisturbed: dict[str, Path],
+    train: Train,
+    resume: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    batch: int,
+    step: int,
+) -> None:
+    losses_of, made = Evaluator._losses_of, itertools.count(1)
+
+    def stopped_at_one(self: Evaluator, *given: Any) -> Tensor:
+        if next(made) == batch:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return losses_of(self, *given)
+
+    monkeypatch.setattr(Evaluator, "_losses_of", stopped_at_one)
+    outcome = train(tiny | STOPPED | {"sampling": "epoch"}, tmp_path / "stopped")
+    assert (outcome.ending, outcome.state.step) == ("stopped", step)
+    assert next(made) == batch + 1
+    require_unfinished(prepared(tmp_path / "stopped"))
+    assert resume(tmp_path / "stopped").ending == "finished"
+    assert_same_weights(undisturbed["epoch"], tmp_path / "stopped")
+    assert story(tmp_path / "stopped") == story(undisturbed["epoch"])
+    with pytest.raises(RunError, match="has finished"):
+        require_unfinished(prepared(tmp_path / "stopped"))
+
+
+def prepared(out: Path) -> Prepared:
+    """A run as `resume` finds it; its folder is let go."""
+    run = RunFolder.existing(out)
+    found = prepare_resume(run, run.load_config({}))
+    found.let_go()
+    return found
+
+
 def test_stopping_at_every_step_in_turn_is_bit_exact(
     tmp_path: Path, tiny: dict[str, str], train: Train, resume: Train
 ) -> None:
@@ -79,6 +124,8 @@ def test_stopping_at_every_step_in_turn_is_bit_exact(
     train(options, tmp_path / "steps", 1)
     for step in range(2, 13):
         resume(tmp_path / "steps", step)
+    # The last stop came before the last evaluation.
+    assert resume(tmp_path / "steps").ending == "finished"
     assert_same_weights(tmp_path / "whole", tmp_path / "steps")
     assert story(tmp_path / "steps") == story(tmp_path / "whole")
 

@@ -1,6 +1,7 @@
 """What is decided before the first step: vocabulary, start-up table, and where the dataset lies."""
 
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from gptwright.errors import CheckpointError, DataError
 from gptwright.facts import Fact, Origin
 from gptwright.record.run import RunFolder
 from gptwright.train.run import prepare_new
+from gptwright.train.score import score_run
 from gptwright.train.session import build_session
 from gptwright.train.speak import Speaker
 from tests.train.conftest import Train
@@ -126,6 +128,23 @@ def test_a_run_finds_its_dataset_from_another_folder(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert resume(tmp_path / "run").ending == "finished"
+
+
+def test_a_dataset_that_was_moved_is_asked_for_by_its_new_place(
+    tmp_path: Path, tiny: dict[str, str], dataset: Path, train: Train, resume: Train
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    shutil.copytree(dataset, before)
+    train(tiny | {"dataset": str(before)}, tmp_path / "run", 5)
+    before.rename(after)
+    said = r"there is no dataset '.*before'[\s\S]*if it was moved or renamed: --dataset=FOLDER"
+    with pytest.raises(DataError, match=said):
+        resume(tmp_path / "run")
+    with pytest.raises(DataError, match=said):
+        score_run(RunFolder(tmp_path / "run"))
+    assert resume(tmp_path / "run", dataset=str(after)).ending == "finished"
+    with pytest.raises(DataError, match="gptwright prepare"):
+        score_run(RunFolder(tmp_path / "run"), dataset=str(before))
 
 
 def test_a_run_that_cannot_begin_takes_its_folder_back(

@@ -11,6 +11,9 @@ import click
 from gptwright.cli.options import device_option, json_option, print_json
 from gptwright.errors import ConfigError
 
+# Where nanoGPT's sample.py looks, and where `train` puts a run, if nobody says otherwise.
+DEFAULT_OUT = "out"
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -96,9 +99,9 @@ def command(
         click.echo("decoding is in float32 and not compiled; --dtype and --compile change nothing", err=True)
     from gptwright.train.speak import Sample, Speaker
 
-    folder = run or out_dir
-    if folder is None:
-        raise click.UsageError("name the run folder: gptwright sample RUN")
+    folder = run or out_dir or Path(DEFAULT_OUT)
+    if not (run or out_dir or folder.exists()):
+        raise click.UsageError(f"name the run folder: gptwright sample RUN (there is no {DEFAULT_OUT} here)")
     speaker = Speaker.of(folder, checkpoint=options.pop("checkpoint"), device=options.pop("device"))
     prompts = [prompt for given in start for prompt in _prompts(given)] if start else [None]
     samples = [Sample(start=prompt, seed=seed + n) for prompt in prompts for n in range(num_samples)]

@@ -90,9 +90,13 @@ def _show(prepared: Prepared, console: Console, *, plain: bool, hook: str | None
     show_summary(console, records, folder=str(run.path))
     show_outcome(console, session.promise, records)
     if outcome.ending == "stopped":
+        saved = (
+            f"and saved at step {outcome.state.step}"
+            if run.checkpoint_names()
+            else "before a first checkpoint"
+        )
         console.print(
-            f"stopped and saved at step {outcome.state.step};"
-            f" to go on: gptwright resume {escape(typed(run.path))}",
+            f"stopped {saved}; to go on: gptwright resume {escape(typed(run.path))}",
             soft_wrap=True,
         )
     return {

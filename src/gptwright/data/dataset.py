@@ -22,7 +22,15 @@ from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.data.tokenizers import Gpt2Tokenizer, load_tokenizer
 from gptwright.errors import DataError, typed
 
-__all__ = ["Shard", "TokenDataset", "TokenSplit", "check_ids", "open_dataset", "require_windows"]
+__all__ = [
+    "Shard",
+    "TokenDataset",
+    "TokenSplit",
+    "check_ids",
+    "open_dataset",
+    "reopen_dataset",
+    "require_windows",
+]
 
 # Meta's tokenizer of Llama 3: 128,000 merges and bytes, 256 special ids.
 LLAMA3_VOCAB_SIZE = 128_256
@@ -132,6 +140,24 @@ def open_dataset(dataset: str, *, root: Path = Path()) -> TokenDataset:
         return _open_ours(folder)
     shards = headed_shards(folder)
     return _open_headed(folder, shards) if shards else _open_nanogpt(folder)
+
+
+def reopen_dataset(dataset: str) -> TokenDataset:
+    """Opens what a run was trained on, by the name or path that the run has for it.
+
+    Raises:
+        DataError: it is incomplete or damaged; or it is gone, and no other one made of some text replaces it.
+    """
+    try:
+        return open_dataset(dataset)
+    except DataError as error:
+        if Path(dataset).exists() or (Path("data") / dataset).exists():
+            raise
+        raise DataError(
+            error.problem,
+            why="the run was trained on it, and another one is not what it knows",
+            fix="if it was moved or renamed: --dataset=FOLDER with its new place",
+        ) from None
 
 
 def _open_ours(folder: Path) -> TokenDataset:

@@ -33,7 +33,7 @@ def locate(dataset: str, root: Path) -> Path:
             f"{folder} is not a token dataset: it has neither {MANIFEST_NAME} nor {NANOGPT_TRAIN}"
             f" (it holds {', '.join(names[:6]) or 'nothing'})",
             why="a trainer reads prepared token ids, not text",
-            fix=_command(dataset, folder if not names else folder.with_name(f"{folder.name}-tokens")),
+            fix=_of_folder(dataset, folder, names),
         )
     if Path(dataset).is_file():
         text = Path(dataset)
@@ -71,3 +71,11 @@ def _datasets_under(folder: Path) -> list[str]:
 def _command(dataset: str, out: Path) -> str:
     command = _NANOGPT_COMMANDS.get(dataset, "gptwright prepare YOUR_TEXT.txt --out {out}")
     return command.format(out=typed(out.as_posix()))
+
+
+def _of_folder(dataset: str, folder: Path, names: list[str]) -> str:
+    """What makes a dataset of a folder that is there: nanoGPT's script in it, or a command of ours."""
+    if "prepare.py" in names:
+        return f"run its own script, python {typed(folder / 'prepare.py')}, or {_command(dataset, folder)}"
+    # Ids beside text would be a corpus and a dataset in one.
+    return _command(dataset, folder.with_name(f"{folder.name}-tokens") if names else folder)

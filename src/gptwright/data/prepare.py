@@ -320,15 +320,17 @@ def _check_near(threshold: float | None, split: SplitMethod) -> None:
 
 def _choose_tokenizer(source: str, corpus: Corpus, asked: str | None) -> Fact:
     size = corpus.total_bytes
+    # Records have names and numbers beside their text, and are often packed.
+    what = "text" if corpus.reader.kind == "text" else "files"
     if asked is not None:
         value, origin, reason = asked, Origin.CONFIGURED, "as asked"
     elif source in NAMED_CORPORA:
         value, origin, reason = "char", Origin.DERIVED, f"characters, as is usual for {source}"
     elif size < _SMALL_CORPUS_BYTES:
-        small = f"{units.size(size)} of text is below 5 MB, too little for a large vocabulary"
+        small = f"{units.size(size)} of {what} is below 5 MB, too little for a large vocabulary"
         value, origin, reason = "char", Origin.DERIVED, small
     else:
-        large = f"{units.size(size)} of text is above 5 MB, enough for GPT-2's vocabulary"
+        large = f"{units.size(size)} of {what} is above 5 MB, enough for GPT-2's vocabulary"
         value, origin, reason = "gpt2", Origin.DERIVED, large
     return Fact(name="tokenizer", value=value, text=value, origin=origin, reason=reason)
 

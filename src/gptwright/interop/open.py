@@ -26,6 +26,7 @@ def open_foreign(source: str, *, say: Callable[[str], None], with_optimizer: boo
     """
     path = Path(source)
     if path.is_file():
+        _require_readable_kind(path)
         return read_llmc(path) if is_llmc(path) else read_nanogpt(path, with_optimizer=with_optimizer)
     if (path / FILE_NAME).is_file():
         return read_nanogpt(path / FILE_NAME, with_optimizer=with_optimizer)
@@ -39,3 +40,21 @@ def open_foreign(source: str, *, say: Callable[[str], None], with_optimizer: boo
         f" a model file of llm.c, and the names {', '.join(GPT2_MODELS)}",
         fix="give one of them",
     )
+
+
+def _require_readable_kind(path: Path) -> None:
+    """Refuses by name what holds weights in a form that is not read: "no zip archive" would not help."""
+    with path.open("rb") as file:
+        begins = file.read(4)
+    if begins == b"GGUF":
+        raise CheckpointError(
+            f"{path} is a GGUF file, which is written here and not read",
+            why="most of them hold rounded weights, and their tokenizer is in llama.cpp's own form",
+            fix=f"import what it was made from: nanoGPT's {FILE_NAME} or a folder of Hugging Face's",
+        )
+    if path.suffix == ".safetensors":
+        raise CheckpointError(
+            f"{path} is the weights alone",
+            why=f"what shape they make stands in the {CONFIG_NAME} beside them",
+            fix="give its folder",
+        )

@@ -16,7 +16,7 @@ from gptwright.report.verdict import verdict_of
 def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
     """Prints a diagnosis."""
     reading = diagnosis.reading
-    console.print(f"[bold]{escape(verdict_of(diagnosis.findings))}[/]\n")
+    console.print(f"[bold]{escape(verdict_of(diagnosis.findings, ran=reading.log is not None))}[/]\n")
     console.print(facts_table(run_facts(reading), title=_title(reading)))
     console.print()
     show_findings(console, diagnosis.findings, diagnosis.unknown)

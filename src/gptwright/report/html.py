@@ -80,7 +80,7 @@ def table(
         "div",
         tag(
             "table",
-            tag("caption", caption),
+            tag("caption", tag("span", caption)),
             tag("thead", tag("tr", head)),
             tag("tbody", body),
         ),

@@ -78,7 +78,7 @@ def _page_of_run(material: Material) -> str:
     return _document(
         title=material.name,
         eyebrow=f"gptwright report · {reading.evidence.path}",
-        verdict=verdict_of(diagnosis.findings),
+        verdicts=[verdict_of(diagnosis.findings, ran=reading.log is not None)],
         sections=[
             ("numbers", "In numbers", numbers_section(reading)),
             ("findings", "What they say", findings_section(diagnosis.findings, diagnosis.unknown)),
@@ -97,11 +97,15 @@ def _page_of_comparison(materials: Sequence[Material]) -> str:
     first, *others = materials
     comparisons = [compare(first.reading, other.reading) for other in others]
     names, figures, axes = names_of(materials), page_figures(materials), shared_axes(materials)
-    verdicts = [finding.message for comparison in comparisons for finding in comparison.findings]
     return _document(
         title=" against ".join(names),
         eyebrow="gptwright report · comparison",
-        verdict=" ".join(verdicts),
+        verdicts=[
+            " ".join(
+                [f"a is {names[0]}, b is {name}.", *(finding.message for finding in comparison.findings)]
+            )
+            for name, comparison in zip(names[1:], comparisons, strict=True)
+        ],
         sections=[
             *comparison_sections(materials, comparisons),
             ("curves", "Curves", charts_section(figures, axes)),
@@ -118,7 +122,11 @@ def _page_of_comparison(materials: Sequence[Material]) -> str:
 def _run_in_short(material: Material) -> Html:
     return tag(
         "div",
-        tag("p", verdict_of(material.diagnosis.findings), class_="verdict"),
+        tag(
+            "p",
+            verdict_of(material.diagnosis.findings, ran=material.reading.log is not None),
+            class_="verdict",
+        ),
         numbers_section(material.reading),
         findings_section(material.diagnosis.findings, material.diagnosis.unknown),
         class_="tables",
@@ -197,7 +205,7 @@ def _axis_origins(axes: Sequence[Axis]) -> Html:
 
 
 def _document(
-    *, title: str, eyebrow: str, verdict: str, sections: Sequence[Section], data: dict[str, Any]
+    *, title: str, eyebrow: str, verdicts: Sequence[str], sections: Sequence[Section], data: dict[str, Any]
 ) -> str:
     style, script = asset(STYLE), chart_script() + asset("page.js")
     there = [(name, heading, body) for name, heading, body in sections if body is not None]
@@ -208,7 +216,7 @@ def _document(
             "header",
             tag("p", eyebrow, class_="eyebrow"),
             tag("h1", title),
-            tag("p", verdict, class_="verdict"),
+            [tag("p", verdict, class_="verdict") for verdict in verdicts],
             _navigation(there),
         ),
         tag("main", [_section(*section) for section in there], id="content"),

@@ -26,6 +26,7 @@ SPOKEN: Mapping[str, str] = {
     "val_loss": "last validation loss",
     "achieved_flops": "achieved",
     "peak_flops": "this device's peak",
+    "mfu_peak_flops": "peak behind the logged MFU",
     "tokens_per_second": "speed",
     "tokens_per_step": "tokens a step",
     "peak_memory_bytes": "most memory in use",

@@ -77,6 +77,10 @@ class Adopted:
         }
 
 
+# The default of the schema is nobody's choice, and a folder of that name may lie here by chance.
+NO_DATASET = "nothing says on which data it was trained; the first resume --dataset=NAME decides"
+
+
 def adopt(foreign: ForeignModel, out: Path, given: Mapping[str, Setting]) -> Adopted:
     """Writes a run folder for a model from elsewhere.
 
@@ -91,9 +95,10 @@ def adopt(foreign: ForeignModel, out: Path, given: Mapping[str, Setting]) -> Ado
     run = RunFolder(out)
     run.require_free()
     config = _config(foreign, out, given).config
-    dataset, notes = _dataset(config, required="dataset" in given)
+    named = "dataset" in given or "dataset" in foreign.settings
+    dataset, notes = _dataset(config, required="dataset" in given) if named else (None, (NO_DATASET,))
     if dataset is not None:
-        require_same_tokenizer(foreign, dataset)
+        require_same_tokenizer(foreign.tokenizer, foreign.origin, dataset)
     _require_room(foreign, dataset)
     tokenizer = _tokenizer(foreign, dataset)
     lock = run.create(config)

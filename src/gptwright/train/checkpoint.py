@@ -218,14 +218,15 @@ def require_fitting(folder: Path, payload: Mapping[str, Any], into: Checkpointed
     Raises:
         CheckpointError: it does not.
     """
-    _require_same(folder.name, payload["fixed"], into.fixed)
-    # An imported checkpoint may come without a dataset; the next one is written with what it goes on with.
+    # First, because another dataset brings another vocabulary, which would read like a setting. An imported
+    # checkpoint may come without a dataset; the next one is written with what it goes on with.
     if payload["dataset_fingerprint"] not in ("", into.dataset_fingerprint):
         raise CheckpointError(
             f"the dataset has changed since {folder} was written",
             why="the steps to come would not see the text that they would have seen",
             fix="put the dataset back as it was, or start a new run on the new one",
         )
+    _require_same(folder.name, payload["fixed"], into.fixed)
 
 
 def require_space(folder: Path, tensor_bytes: int) -> None:
@@ -252,7 +253,8 @@ def _require_same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) 
             f"settings differ from checkpoint {name}: "
             + ", ".join(f"{key} was {before.get(key)} and is {now[key]}" for key in changed),
             why="they fix the shapes of the weights or the order of the data",
-            fix="give the old values, or start a new run in another --out_dir",
+            fix="give the old values (`gptwright resume RUN` has them), or start a new run with another"
+            " --out_dir",
         )
 
 

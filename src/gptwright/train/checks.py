@@ -11,7 +11,7 @@ from pathlib import Path
 from gptwright.arithmetic.cut import Cut, cut_step
 from gptwright.arithmetic.shape import ModelShape
 from gptwright.config.schema import TrainConfig
-from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, require_windows
+from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, reopen_dataset, require_windows
 from gptwright.data.vocabulary import choose_vocab_size, largest_vocabulary
 from gptwright.facts import Fact
 from gptwright.hardware.detect import Device, find_device, use_device
@@ -107,4 +107,4 @@ def _open(config: TrainConfig, dataset_folder: Path | None) -> TokenDataset:
     name = config.dataset
     if dataset_folder is not None and not (Path(name).exists() or (Path("data") / name).exists()):
         name = str(dataset_folder)
-    return open_dataset(name)
+    return open_dataset(name) if dataset_folder is None else reopen_dataset(name)

@@ -7,6 +7,7 @@ out among them, the same batches as one process has, and every one gets every wi
 """
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -56,20 +57,32 @@ class Evaluator:
         finally:
             self.session.model.train()
 
-    def evaluate(self) -> dict[str, npt.NDArray[np.float32]]:
-        """Per-window losses `[windows]` in nats a token, by split."""
+    def evaluate(self, stop: Callable[[], bool]) -> dict[str, npt.NDArray[np.float32]] | None:
+        """Per-window losses `[windows]` in nats a token, by split; None where `stop` said so before the end.
+
+        It is asked between batches, because on a small machine an evaluation takes minutes, which neither
+        a person who presses Ctrl-C nor a machine that shuts down waits for.
+        """
         model = self.session.model
         model.eval()
         try:
-            return {name: self._window_losses(name) for name in ("train", "val")}
+            found = {}
+            for name in ("train", "val"):
+                losses_W = self._window_losses(name, stop)
+                if losses_W is None:
+                    return None
+                found[name] = losses_W
+            return found
         finally:
             model.train()
 
-    def _window_losses(self, name: str) -> npt.NDArray[np.float32]:
+    def _window_losses(self, name: str, stop: Callable[[], bool]) -> npt.NDArray[np.float32] | None:
         world, starts = self.session.world, self.starts[name]
         begins = range(0, len(starts), self.batch_size)
         losses_W = torch.zeros(len(starts), device=self.session.precision.device.torch_device)
         for turn in range(0, len(begins), world.size):
+            if turn and stop():
+                return None
             # Sharded weights are gathered in every forward pass, so a process without a batch of its own
             # makes the last one again.
             number = turn + world.rank

@@ -15,6 +15,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import torch
@@ -38,7 +39,7 @@ from gptwright.train.reporter import PATIENCE, Listener, Reporter
 from gptwright.train.retention import before_trouble, to_stay
 from gptwright.train.rollback import no_way_on, roll_back
 from gptwright.train.session import Session
-from gptwright.train.state import TrainState
+from gptwright.train.state import TrainState, dropout_seed
 from gptwright.train.stop import StopRequest
 from gptwright.train.stuck import StuckLoss
 from gptwright.train.together import checkpointed, save_parts
@@ -47,7 +48,7 @@ from gptwright.train.watchdog import Watchdog
 from gptwright.train.world import StopVote
 from gptwright.train.writer import CheckpointWriter
 
-__all__ = ["Listener", "Outcome", "Trainer", "dropout_seed"]
+__all__ = ["Listener", "Outcome", "Trainer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +133,30 @@ class Trainer:
     def _train(self, stop: StopRequest) -> Outcome:
         self.session.model.train()
         if self.config.eval_only:
-            self._evaluate()
-            return self._end("finished")
+            return self._end("finished" if self._evaluate(stop) else "stopped")
         while True:
             while self.state.step < self.config.max_iters:
-                if self._evaluation_due():
-                    self._evaluate()
+                if self._evaluation_due() and not self._evaluate(stop):
+                    return self._stop()
                 if self._checkpoint_due():
                     self._save()
                 if self.vote(bool(stop)):
-                    self.vote.count()
-                    if self.state.step != self._saved_at:
-                        self._save(planned=False)
-                    return self._end("stopped")
+                    return self._stop()
                 self._step()
             if self._settled():
                 break
+        if self.state.last_eval_step != self.state.step and not self._evaluate(stop):
+            return self._stop()
         self.vote.count()
-        if self.state.last_eval_step != self.state.step:
-            self._evaluate()
         self._require_finite()
         self._save()
         return self._end("finished")
+
+    def _stop(self) -> Outcome:
+        self.vote.count()
+        if self.state.step != self._saved_at:
+            self._save(planned=False)
+        return self._end("stopped")
 
     def _evaluation_due(self) -> bool:
         step = self.state.step
@@ -324,12 +327,15 @@ class Trainer:
         with contextlib.suppress(OSError, GptwrightError):
             self.reporter.acted("stalled", step, text, patience=PATIENCE)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, stop: StopRequest) -> bool:
+        """False where a stop was asked for before its end; a resumed run begins with this evaluation."""
         self.pending.catch_up(self.session.precision.device)
         begin = time.perf_counter()
-        losses = self.fitting.evaluate(self.state.step, self.evaluator.evaluate)
-        means = summarized(losses)
-        step = self.state.step
+        between = partial(self._alive_until, stop)
+        losses = self.fitting.evaluate(self.state.step, lambda: self.evaluator.evaluate(between))
+        if losses is None:
+            return False
+        means, step = summarized(losses), self.state.step
         if self.session.world.is_first:
             save_window_losses(self.run_folder.evaluations, step, losses)
         val_loss = self._val_loss = means["val"].mean
@@ -350,6 +356,11 @@ class Trainer:
                 "seconds": time.perf_counter() - begin,
             },
         )
+        return True
+
+    def _alive_until(self, stop: StopRequest) -> bool:
+        self.watchdog.alive()
+        return self.vote(bool(stop))
 
     def _save(self, *, planned: bool = True) -> None:
         """Writes a checkpoint, unless what is settled first sends the run back to one."""
@@ -387,14 +398,3 @@ class Trainer:
         peak = peak_memory_bytes(self.session.precision.device)
         self.reporter.record("end", {"step": self.state.step, "state": ending, "peak_memory_bytes": peak})
         return Outcome(ending, self.state)
-
-
-def dropout_seed(seed: int, step: int, rank: int = 0) -> int:
-    """The seed of a step's dropout: the same on every resume, another at every step and in every process.
-
-    A multiplicative hash (Knuth's 64-bit constants) spreads neighbouring steps over all 63 bits; the third
-    factor, for processes, is the golden ratio's.
-    """
-    return (
-        (seed + 1) * 6364136223846793005 + step * 1442695040888963407 + rank * 11400714819323198485
-    ) % 2**63

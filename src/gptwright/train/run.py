@@ -287,8 +287,10 @@ def require_unfinished(prepared: Prepared) -> None:
     """
     if prepared.resumed is None or prepared.session.config.eval_only:
         return
-    step, max_iters = prepared.resumed.state.step, prepared.session.config.max_iters
-    if step >= max_iters:
+    state, max_iters = prepared.resumed.state, prepared.session.config.max_iters
+    step = state.step
+    # Stopped in its last evaluation, a run has that one to make.
+    if step > max_iters or (step == max_iters and state.last_eval_step == step):
         raise RunError(
             f"{prepared.run.path} has finished: it is at step {step} of max_iters = {max_iters}",
             fix=f"for more steps at the rate it ended with: `gptwright resume {typed(prepared.run.path)}"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
-from gptwright.data.dataset import open_dataset
+from gptwright.data.dataset import TokenDataset, check_ids, open_dataset, reopen_dataset
 from gptwright.data.sampling import evaluation_starts
 from gptwright.data.splits import TokenSplit
 from gptwright.data.tokenizer_base import Tokenizer
@@ -33,6 +33,7 @@ from gptwright.record.metrics import MetricsFile
 from gptwright.record.run import RunFolder
 from gptwright.train.load import chosen_checkpoint, load_checkpointed, tokenizer_of_run
 from gptwright.train.precision import Precision, dtype_elsewhere
+from gptwright.train.start import require_same_tokenizer
 from gptwright.train.threads import OthersLoad, Pass, choose_threads
 
 # Logits in one forward pass: 256 MB in float32, well below what a step of training needs.
@@ -120,7 +121,10 @@ def score_run(
         ids, label = _ids_of(text, run, tokenizer), str(text)
         windows = list(windows_of(ids, block_size, stride or block_size))
     else:
-        split, label = _validation(run, config.dataset, dataset)
+        data = _dataset(run, config.dataset, dataset)
+        require_same_tokenizer(tokenizer, str(run.path), data)
+        split, label = data.splits["val"], _label(run, data, another=dataset is not None)
+        check_ids(split, model.shape.vocab_size)
         windows = _windows_of_split(split, block_size, stride)
     chosen = windows if max_windows is None else _drawn(windows, max_windows, config.seed)
     dtype = dtype_elsewhere(config.dtype, place)
@@ -186,18 +190,25 @@ def _ids_of(path: Path, run: RunFolder, tokenizer: Tokenizer | None) -> npt.NDAr
     return ids
 
 
-def _validation(run: RunFolder, configured: str, other: str | None) -> tuple[TokenSplit, str]:
+def _dataset(run: RunFolder, configured: str, other: str | None) -> TokenDataset:
+    if other is not None:
+        return open_dataset(other)
     recorded = run.read_facts().get("dataset", {}).get("folder")
-    names = [other] if other is not None else [configured, recorded]
-    for name in names:
-        try:
-            dataset = open_dataset(str(name))
-        except DataError:
-            if name == names[-1]:
-                raise
-            continue
-        return dataset.splits["val"], f"validation split of {dataset.name}"
-    raise AssertionError("one of the names was opened, or an error was raised")
+    if recorded is None:
+        return open_dataset(configured)
+    try:
+        return open_dataset(configured)
+    except DataError:
+        return reopen_dataset(recorded)
+
+
+def _label(run: RunFolder, dataset: TokenDataset, *, another: bool) -> str:
+    """What was measured on; of the run's own dataset also whether it still is what the run was trained on."""
+    trained_on = run.read_facts().get("dataset", {}).get("fingerprint")
+    changed = not another and trained_on not in (None, dataset.fingerprint)
+    return f"validation split of {dataset.name}" + (
+        ", which has changed since the run began" if changed else ""
+    )
 
 
 def windows_of(ids: npt.NDArray[Any], block_size: int, stride: int) -> Iterator[Window]:

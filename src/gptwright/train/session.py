@@ -278,7 +278,7 @@ def _put_start(model: GPT, start: ForeignModel | None, dataset: TokenDataset) ->
     """Gives a model the weights to begin with, if there are any; whether there are."""
     if start is None:
         return False
-    require_same_tokenizer(start, dataset)
+    require_same_tokenizer(start.tokenizer, start.origin, dataset)
     put_weights(model, start)
     return True
 

@@ -1,9 +1,10 @@
 """What the processes of a run agree on before they build anything: its settings, and whether it goes on.
 
 The first process reads the run folder and the weights to begin with, and tells the others; none of them needs
-either on its own machine.
+either on its own machine. All take its settings, so whoever was asked for others is refused.
 """
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from gptwright.config.load import LoadedConfig
 from gptwright.config.schema import TrainConfig
+from gptwright.errors import ConfigError
 from gptwright.interop.foreign import ForeignModel
 from gptwright.record.run import RunFolder
 from gptwright.train.start import starting_weights
@@ -21,8 +23,9 @@ def run_settings(run: RunFolder, overrides: Mapping[str, str], *, world: World) 
     """The settings of an existing run.
 
     Raises:
-        GptwrightError: there is no run, or a setting cannot be used.
+        GptwrightError: there is no run, a setting cannot be used, or the processes differ in them.
     """
+    require_same_command(overrides, world=world)
     return _heard(world.from_first(lambda: _told(RunFolder.existing(run.path).load_config(overrides))))
 
 
@@ -37,10 +40,11 @@ def shared_start(
         world: the processes.
 
     Raises:
-        GptwrightError: the weights cannot be had, or the settings contradict them.
+        GptwrightError: the weights cannot be had, settings contradict them, or the processes differ in them.
     """
     if world.size == 1:
         return starting_weights(loaded, say)
+    require_same_command(asdict(loaded.config), world=world)
     found: list[ForeignModel | None] = []
 
     def begin() -> dict[str, Any]:
@@ -50,6 +54,29 @@ def shared_start(
 
     settled = _heard(world.from_first(begin))
     return settled, found[0] if found else None
+
+
+def require_same_command(asked: Mapping[str, Any], *, world: World) -> None:
+    """Refuses processes that were asked for different settings; the run folder is the first one's alone.
+
+    Raises:
+        ConfigError: one was.
+    """
+    wish = {name: value for name, value in asked.items() if name != "out_dir"}
+    found = world.all_gather([wish, socket.gethostname()])
+    first, first_host = found[0]
+    for rank, (other, host) in enumerate(found):
+        names = [name for name in first | other if first.get(name) != other.get(name)]
+        if names:
+            theirs, ours = (
+                ", ".join(f"{name} = {it[name]}" if name in it else f"no {name}" for name in names)
+                for it in (other, first)
+            )
+            raise ConfigError(
+                f"rank {rank} on {host} was asked for {theirs}; rank 0 on {first_host} for {ours}",
+                why="all processes train one run, with the settings of rank 0",
+                fix="give every machine the same command",
+            )
 
 
 def _told(loaded: LoadedConfig) -> dict[str, Any]:

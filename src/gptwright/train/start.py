@@ -8,6 +8,8 @@ from gptwright.config.load import LoadedConfig
 from gptwright.config.pretrained import settled_by_weights
 from gptwright.config.schema import with_accumulation
 from gptwright.data.dataset import TokenDataset
+from gptwright.data.locate import locate
+from gptwright.data.tokenizer_base import Tokenizer
 from gptwright.errors import ConfigError, DataError
 from gptwright.facts import Fact, Origin
 from gptwright.interop.foreign import ForeignModel, shape_settings
@@ -27,11 +29,13 @@ def starting_weights(
         say: told what is downloaded, before that starts.
 
     Raises:
-        GptwrightError: the weights cannot be had, or the settings contradict them.
+        GptwrightError: the weights or the dataset cannot be had, or the settings contradict them.
     """
     source = loaded.config.init_from
     if source in ("scratch", "resume", "auto"):
         return loaded, None
+    # A missing dataset is said before gigabytes are fetched.
+    locate(loaded.config.dataset, Path())
     if (Path(source) / "config.toml").is_file():
         foreign = as_foreign(open_trained(RunFolder.existing(Path(source)), checkpoint=None))
     else:
@@ -49,19 +53,23 @@ def starting_weights(
     return LoadedConfig(config, sources, loaded.without_effect), foreign
 
 
-def require_same_tokenizer(start: ForeignModel, dataset: TokenDataset) -> None:
+def require_same_tokenizer(theirs: Tokenizer | None, origin: str, dataset: TokenDataset) -> None:
     """Refuses weights that know the ids of a dataset as other text.
+
+    Args:
+        theirs: what the weights were trained with; None where that is not known.
+        origin: whose weights they are.
+        dataset: the ids they are to see.
 
     Raises:
         DataError: the two have different tokenizers.
     """
-    theirs = start.tokenizer
     if theirs is None or not dataset.tokenizer_sha256 or theirs.sha256 == dataset.tokenizer_sha256:
         return
     other = "another " if theirs.kind == dataset.tokenizer_kind else ""
     raise DataError(
         f"{dataset.folder} was prepared with the tokenizer {dataset.tokenizer_kind}, and the weights of"
-        f" {start.origin} belong to {other}{theirs.kind}",
+        f" {origin} belong to {other}{theirs.kind}",
         why="the same ids would mean other text, and all that the weights know would be lost",
         fix=f"prepare the text with the tokenizer of the weights: gptwright prepare SOURCE --tokenizer"
         f" {'gpt2' if theirs.kind == 'gpt2' else 'FILE'} --out DIR",

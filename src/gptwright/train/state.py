@@ -49,3 +49,14 @@ class TrainState:
     def batch_number(self, step: int) -> int:
         """Which batch of the data's order a step sees: its own number, but for stretches passed over."""
         return step + sum(batches for begin, batches in self.passed_over if begin <= step)
+
+
+def dropout_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of a step's dropout: the same on every resume, another at every step and in every process.
+
+    A multiplicative hash (Knuth's 64-bit constants) spreads neighbouring steps over all 63 bits; the third
+    factor, for processes, is the golden ratio's.
+    """
+    return (
+        (seed + 1) * 6364136223846793005 + step * 1442695040888963407 + rank * 11400714819323198485
+    ) % 2**63

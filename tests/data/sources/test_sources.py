@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import importlib
 import sysconfig
 import urllib.error
 import urllib.request
@@ -137,6 +138,61 @@ def test_an_unknown_source_names_the_nearest(tmp_path: Path) -> None:
         open_corpus("shakespear")
     with pytest.raises(DataError, match=r"--from x\.txt does not go with the source 'pystdlib'"):
         open_corpus("pystdlib", from_file=Path("x.txt"))
+
+
+@pytest.mark.parametrize(
+    ("address", "typed"),
+    [
+        ("https://example.org/a%20book.txt", "curl -LO https://example.org/a%20book.txt"),
+        ("https://huggingface.co/datasets/owner/name/tree/main", "gptwright prepare hf:owner/name --out DIR"),
+    ],
+)
+def test_an_address_says_how_it_becomes_a_file(address: str, typed: str) -> None:
+    with pytest.raises(DataError, match="is an address, and a corpus is read from files") as caught:
+        open_corpus(address)
+    assert typed in str(caught.value)
+
+
+def test_what_a_folder_holds_beside_its_texts_is_said(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.md", "c.pdf", "deep/d.pdf", "deep/e.docx"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    said: list[str] = []
+    assert len(open_corpus(str(tmp_path), say=said.append).files) == 2
+    assert said == [f"not read in {tmp_path}: 2 × .pdf, 1 × .docx; only its .txt, .md files are"]
+    (tmp_path / "f.jsonl").write_text('{"text": "text"}\n')
+    assert len(open_corpus(str(tmp_path), say=said.append).files) == 1
+    assert "2 × .pdf, 1 × .txt, 1 × .md" in said[1]
+    said.clear()
+    open_corpus(str(tmp_path / "a.txt"), say=said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        (("a.pdf", "b.epub"), "save the documents' text as .txt"),
+        (("a.txt.xz",), "unpack what is packed"),
+        (("a.zip", "b.docx"), "unpack what is packed, and save the documents' text as .txt"),
+        (("a.csv",), "give one file of it, whatever its name"),
+        ((), "put text into it"),
+    ],
+)
+def test_a_folder_without_text_says_what_makes_text_of_it(
+    tmp_path: Path, names: tuple[str, ...], advice: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text("text")
+    with pytest.raises(DataError, match=r"has no \.txt or \.md file") as caught:
+        open_corpus(str(tmp_path))
+    assert f"fix: {advice}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("module", "kind"), [("lzma", "xz"), ("bz2", "bzip2")])
+def test_a_packed_text_is_named_by_its_mark(tmp_path: Path, module: str, kind: str) -> None:
+    (tmp_path / "a").write_bytes(importlib.import_module(module).compress(b"text" * 99))
+    with pytest.raises(DataError, match=f"begins with the mark of {kind}"):
+        read(tmp_path / "a")
 
 
 def test_pystdlib_is_this_pythons_source() -> None:

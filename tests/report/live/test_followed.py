@@ -1,6 +1,7 @@
 """One run under watch: what a page is told of it, whatever its record holds."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_figures_have_origins_and_energy_is_the_boards_limit_times_the_time(tmp_
     record(metrics, range(50))
     metrics.close()
     run = FollowedRun(found(tmp_path))
-    assert not run.look(1e10)
+    assert not run.look(time.time())
     rows = {row["name"]: row for row in details(run)["figures"]}
     assert all(row["origin"] for row in rows.values())
     assert rows["step"]["value"] == "50 of 100"
@@ -54,6 +55,22 @@ def test_figures_have_origins_and_energy_is_the_boards_limit_times_the_time(tmp_
     assert rows["energy"]["value"] == "0.00167 kWh so far, 0.00333 kWh in all"
     assert "200 W board limit" in rows["energy"]["origin"]
     assert summary(run)["share"] == 0.5
+    assert summary(run)["left"] == "30.0 s"
+
+
+def test_a_run_that_stands_still_has_no_time_left(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("max_iters = 100\n")
+    (tmp_path / "run.json").write_text(json.dumps({"machine": {"device": "NVIDIA GeForce RTX 4070"}}))
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", keep_bytes=0)
+    record(metrics, range(50))
+    metrics.close()
+    run = FollowedRun(found(tmp_path))
+    run.look(1e10)
+    rows = {row["name"]: row["value"] for row in details(run)["figures"]}
+    assert rows["state"] == "stalled"
+    assert "time left" not in rows
+    assert rows["energy"] == "0.00167 kWh so far"
+    assert summary(run)["left"] is None
 
 
 def test_a_device_of_no_table_has_no_energy(tmp_path: Path) -> None:

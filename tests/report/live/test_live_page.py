@@ -175,6 +175,17 @@ def test_it_is_accessible_and_fits_a_phone(server: Server, open_tab: OpenTab, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_without_scripts_it_says_so_and_nothing_else(server: Server, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(server.url)
+    assert page.locator(".unable").is_visible()
+    assert "This page needs JavaScript" in page.locator("body").inner_text()
+    for untrue in ("connecting", "Looking for runs", "Choose a run"):
+        assert not page.get_by_text(untrue).is_visible(), untrue
+    context.close()
+
+
 def test_the_list_is_found_by_keyboard_and_filtered(server: Server, open_tab: OpenTab) -> None:
     page = open_tab(server).page
     page.wait_for_selector("#runs .row")

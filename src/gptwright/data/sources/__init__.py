@@ -12,7 +12,7 @@ from gptwright.data.sources.parquet import PARQUET_SUFFIXES, ParquetReader
 from gptwright.data.sources.pystdlib import pystdlib_corpus
 from gptwright.data.sources.records import RecordOptions, parse_condition
 from gptwright.data.sources.shakespeare import shakespeare_corpus
-from gptwright.data.sources.text import TEXT_SUFFIXES, text_corpus
+from gptwright.data.sources.text import TEXT_SUFFIXES, summary_of, text_corpus
 from gptwright.errors import DataError, typed
 
 NAMED_CORPORA = {
@@ -67,13 +67,17 @@ def _open(
     if source.startswith(HUB_PREFIX):
         found = fetch_repository(source, (*PARQUET_SUFFIXES, *JSONL_SUFFIXES, *TEXT_SUFFIXES), say)
         return _in_folder(found.root, list(found.files), options, skip_bad=skip_bad, name=source)
+    if "://" in source:
+        raise _address(source)
     path = Path(source)
     if path.is_dir():
         everything = sorted(
             files_below(path),
             key=lambda found: found.relative_to(path).as_posix(),
         )
-        return _in_folder(path, everything, options, skip_bad=skip_bad, name=path.resolve().name)
+        corpus = _in_folder(path, everything, options, skip_bad=skip_bad, name=path.resolve().name)
+        _say_what_is_not_read(path, everything, corpus, say)
+        return corpus
     if path.exists():
         return _of_kind(path, [path], options, skip_bad=skip_bad)
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -82,6 +86,19 @@ def _open(
         f"there is no file, folder or named corpus '{source}'",
         why=f"named corpora are {', '.join(NAMED_CORPORA)}, and hf:OWNER/NAME; anything else is a path",
         fix=f"did you mean '{nearest[0]}'?" if nearest else "give the path of a text file or folder",
+    )
+
+
+def _address(source: str) -> DataError:
+    """Why nothing is read from an address, and what to type instead."""
+    _, at_hub, repository = source.partition("huggingface.co/datasets/")
+    name = "/".join(repository.split("/")[:2])
+    return DataError(
+        f"{source} is an address, and a corpus is read from files",
+        why=f"only {HUB_PREFIX}OWNER/NAME is fetched, with its size said before",
+        fix=f"gptwright prepare {HUB_PREFIX}{name} --out DIR"
+        if at_hub
+        else f"curl -LO {typed(source)}, then its file",
     )
 
 
@@ -95,6 +112,18 @@ def _in_folder(
             corpus = _of_kind(root, chosen, options, skip_bad=skip_bad)
             return replace(corpus, name=name)
     return text_corpus(root, skip_bad=skip_bad)
+
+
+def _say_what_is_not_read(
+    folder: Path, everything: list[Path], corpus: Corpus, say: Callable[[str], None]
+) -> None:
+    """Whoever has half of his texts as .pdf should know that they are not in the dataset."""
+    read = set(corpus.files)
+    others = [path for path in everything if path not in read]
+    if others:
+        kinds = {"parquet": PARQUET_SUFFIXES, "jsonl": JSONL_SUFFIXES, "text": TEXT_SUFFIXES}
+        only = ", ".join(kinds[corpus.reader.kind])
+        say(f"not read in {folder}: {summary_of(others)}; only its {only} files are")
 
 
 def _of_kind(path: Path, files: list[Path], options: RecordOptions, *, skip_bad: bool) -> Corpus:

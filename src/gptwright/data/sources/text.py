@@ -41,8 +41,19 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16", "save the file as UTF-8 (iconv -f UTF-16 -t UTF-8)"),
     (b"\x1f\x8b", "gzip", "unpack it (gunzip)"),
     (b"\x28\xb5\x2f\xfd", "zstd", "unpack it (zstd -d)"),
+    (b"\xfd7zXZ\x00", "xz", "unpack it (unxz)"),
+    (b"BZh", "bzip2", "unpack it (bunzip2)"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip", "unpack it (7z x)"),
     (b"PK\x03\x04", "zip, as Word's documents and e-books are", "unpack it, or save its text as .txt"),
     (b"%PDF", "PDF", "save its text as .txt (pdftotext)"),
+)
+# What makes text of the files of a folder that has none, by how they are called.
+_ADVICE = (
+    ((".zip", ".gz", ".xz", ".bz2", ".zst", ".7z", ".tar", ".tgz"), "unpack what is packed"),
+    (
+        (".pdf", ".epub", ".docx", ".doc", ".odt", ".rtf", ".html", ".htm"),
+        "save the documents' text as .txt (pandoc and pdftotext do)",
+    ),
 )
 # Every second byte of English in UTF-16 is zero, which is valid UTF-8; a text has none, or a few by accident.
 _LOOK_BYTES, _ZERO_SHARE = 4096, 1 / 8
@@ -126,9 +137,9 @@ def text_corpus(path: Path, *, skip_bad: bool) -> Corpus:
     )
     if not files:
         raise DataError(
-            f"the folder {path} has no .txt or .md file, at any depth; it holds {_summary(everything)}",
+            f"the folder {path} has no .txt or .md file, at any depth; it holds {summary_of(everything)}",
             why="only those, .parquet and .jsonl (.gz, .zst) are read from a folder",
-            fix="give one file of it, whatever its name, or rename the text files to .txt",
+            fix=_advice(everything),
         )
     name = path.resolve().name
     return Corpus(name=name, root=path, files=tuple(files), skip_bad=skip_bad, reader=TextReader())
@@ -222,8 +233,19 @@ def _called(part: TextPart) -> str:
     return part.name if part.alone else f"{part.name} bytes {part.start} to {part.end}"
 
 
-def _summary(files: list[Path]) -> str:
+def summary_of(files: list[Path]) -> str:
+    """How many files of which kind, the most frequent five: `3 × .pdf, 1 × .zip`."""
     if not files:
         return "no files"
     kinds = Counter(file.suffix or "no suffix" for file in files)
     return ", ".join(f"{number} × {kind}" for kind, number in kinds.most_common(5))
+
+
+def _advice(files: list[Path]) -> str:
+    if not files:
+        return "put text into it, as .txt or .md files"
+    suffixes = {file.suffix.lower() for file in files}
+    fitting = [advice for kinds, advice in _ADVICE if suffixes.intersection(kinds)]
+    return (
+        ", and ".join(fitting) or "give one file of it, whatever its name, or rename the text files to .txt"
+    )

@@ -46,7 +46,7 @@ def who_is_faster(a: Reading, b: Reading) -> Finding | None:
         evidence += sizes
     # A share above the peak is a fault of one of the records, which diagnose names.
     if shares is not None and max(share.number for share in shares) <= 1:
-        parts.append(f"their MFU is {' and '.join(units.percent(share.number) for share in shares)}")
+        parts.append(f"their MFU is {_shares(shares, _both(a.machine.peak, b.machine.peak))}")
         evidence += shares
     return Finding(
         id="speed-difference",
@@ -63,6 +63,14 @@ def same_pace(a: Reading, b: Reading) -> bool:
     """Whether both are known to do as many tokens a second."""
     rates = _both(a.speed.tokens_per_second, b.speed.tokens_per_second)
     return rates is not None and _alike(rates)
+
+
+def _shares(shares: tuple[Fact, Fact], peaks: tuple[Fact, Fact] | None) -> str:
+    """Both shares; each with what it is a share of where that differs, as on a CPU that had other work."""
+    of = ["", ""]
+    if peaks is not None and not _alike(peaks):
+        of = [f" of {units.flops_rate(peak.number)}" for peak in peaks]
+    return " and ".join(units.percent(share.number) + peak for share, peak in zip(shares, of, strict=True))
 
 
 def changed_speed(a: Reading, b: Reading) -> tuple[str, ...]:

@@ -159,11 +159,12 @@ class Chart {
     return high > low ? [low, high] : [low, low + 1];
   }
 
-  // The vertical range: of everything in the window, or without the start where that takes most of the height.
+  // The vertical range: of everything in the window, or without the first fall where that takes most of the
+  // height. A rise from the start, such as a warm-up of the learning rate, is never cut.
   heights(low, high) {
     const all = verticalRange(this.drawn, this.log.y);
     const late = low + START_SHARE * (high - low);
-    const rest = verticalRange(this.drawn, this.log.y, late);
+    const rest = verticalRange(this.drawn, this.log.y, -Infinity, verticalRange(this.drawn, this.log.y, late)[1]);
     const dominated = !this.window && !this.log.x && !this.log.y && rest[1] - rest[0] < 0.5 * (all[1] - all[0]);
     this.start.hidden = !dominated;
     return dominated && !this.whole ? rest : all;
@@ -197,11 +198,11 @@ class Chart {
   }
 }
 
-// From the lowest to the highest of what is in the window, with a little air.
-function verticalRange(drawn, log, from = -Infinity) {
+// From the lowest to the highest of what is in the window (to the right of `from`, not above `most`), with a little air.
+function verticalRange(drawn, log, from = -Infinity, most = Infinity) {
   let [low, high] = [Infinity, -Infinity];
   const take = (value) => {
-    if (value === null || (log && value <= 0)) return;
+    if (value === null || value > most || (log && value <= 0)) return;
     if (value < low) low = value;
     if (value > high) high = value;
   };
@@ -219,7 +220,7 @@ function verticalRange(drawn, log, from = -Infinity) {
 
 function heightTicks(y, unit) {
   const values = y.ticks(Math.max(2, (y.from - y.to) / 48));
-  return values.map((value) => ({ value, text: tickText(value, unit, Math.max(...values)) }));
+  return values.map((value) => ({ value, text: tickText(value, unit, values) }));
 }
 
 function drawGrid(chart) {

@@ -2,10 +2,10 @@
 "use strict";
 
 const AXES = {
-  steps: { label: "optimizer steps", unit: "" },
-  tokens: { label: "tokens", unit: "tokens" },
-  hours: { label: "hours of training", unit: "hours" },
-  flops: { label: "FLOPs", unit: "" },
+  steps: { name: "steps", label: "optimizer steps", unit: "" },
+  tokens: { name: "tokens", label: "tokens", unit: "tokens" },
+  hours: { name: "hours", label: "hours of training", unit: "hours" },
+  flops: { name: "FLOPs", label: "FLOPs", unit: "" },
 };
 
 // Four significant digits, with k, M, B, T from a thousand on and powers of ten far outside.
@@ -32,9 +32,12 @@ function valueText(value, unit) {
   return shortNumber(value, 5) + (unit && unit !== "tokens" ? " " + unit : "");
 }
 
-// Beside 0.001 there is 0.0005 and not 5e-4.
-function tickText(value, unit, largest) {
-  return unit === "fraction" ? trimmed(100 * value, 4) + " %" : shortNumber(value, 4, largest < 1e-3 ? 1e-3 : 1e-4);
+// Beside 0.001 there is 0.0005 and not 5e-4; and no two ticks of one axis read the same, however near they are.
+function tickText(value, unit, ticks) {
+  const largest = Math.max(...ticks.map(Math.abs));
+  const least = Math.min(...ticks.slice(1).map((tick, i) => tick - ticks[i]));
+  const digits = least > 0 && Number.isFinite(least) ? Math.max(4, Math.floor(Math.log10(largest / least)) + 2) : 4;
+  return unit === "fraction" ? trimmed(100 * value, digits) + " %" : shortNumber(value, digits, largest < 1e-3 ? 1e-3 : 1e-4);
 }
 
 // A scale from [low, high] to pixels [from, to]. Logarithmic ones show nothing at or below zero.

@@ -4,7 +4,7 @@ from typing import Any
 
 from gptwright import units
 from gptwright.record.metrics import Record
-from gptwright.record.progress import RunProgress, number, whole
+from gptwright.record.progress import number, whole
 from gptwright.report.live.followed import FollowedRun
 
 SEVERITIES = ("error", "warning", "info", "good")
@@ -25,7 +25,7 @@ def summary(run: FollowedRun) -> dict[str, Any]:
         "verdict": (run.answer or {}).get("verdict"),
         "problem": ((run.answer or {}).get("error") or {}).get("problem"),
         "severities": counted,
-        **(_ours(run.progress) if run.found.ours else _foreign(run)),
+        **(_ours(run) if run.found.ours else _foreign(run)),
     }
     document["share"] = (
         min(1.0, document["step"] / document["planned"]) if document["planned"] and document["step"] else None
@@ -43,19 +43,24 @@ def details(run: FollowedRun) -> dict[str, Any]:
     }
 
 
-def _ours(progress: RunProgress) -> dict[str, Any]:
+def _ours(run: FollowedRun) -> dict[str, Any]:
+    progress, left = run.progress, _seconds_left(run)
     train, best = progress.train or {}, progress.best or {}
-    left = progress.seconds_left
     return {
         "step": progress.step,
         "planned": progress.max_iters,
         "loss": _loss(train.get("loss_mean")),
         "best": _loss(best.get("val_loss")),
         "speed": _rate(number(train.get("tokens_per_second"))),
-        "left": units.duration(left) if left and progress.ending is None else None,
+        "left": units.duration(left) if left else None,
         "updated": progress.updated,
         "curve": [round(value, 4) for value in _thin(progress.losses.values)],
     }
+
+
+def _seconds_left(run: FollowedRun) -> float | None:
+    """Until the end of a run that goes on; of one that stands still nobody knows."""
+    return run.progress.seconds_left if run.state.name == "running" else None
 
 
 def _foreign(run: FollowedRun) -> dict[str, Any]:
@@ -89,13 +94,13 @@ def _figures(run: FollowedRun) -> list[dict[str, str]]:
 def _our_figures(run: FollowedRun) -> list[tuple[str, str | None, str]]:
     progress = run.progress
     train, last, best = progress.train or {}, progress.evaluation or {}, progress.best or {}
-    left, mfu = progress.seconds_left, number(train.get("mfu"))
+    left, mfu = _seconds_left(run), number(train.get("mfu"))
     return [
         ("state", run.state.name, run.state.reason),
         ("step", _of(progress.step, progress.max_iters), "the last record; max_iters of config.toml"),
         (
             "time left",
-            units.duration(left) if left and progress.ending is None else None,
+            units.duration(left) if left else None,
             "steps to come at the median of the last 50, evaluations to come at the last one's time",
         ),
         ("training loss", _loss(train.get("loss_mean")), "mean over the steps since the line before"),
@@ -116,7 +121,7 @@ def _energy(run: FollowedRun, left: float | None) -> list[tuple[str, str | None,
         return [("energy", "not known", why)]
     spent = watts * run.progress.trained_seconds / 3.6e6
     text = f"{spent:.3g} kWh so far"
-    if left and run.progress.ending is None:
+    if left:
         text += f", {watts * (run.progress.trained_seconds + left) / 3.6e6:.3g} kWh in all"
     return [("energy", text, f"at most: {watts:.0f} W board limit (table of devices) × time")]
 

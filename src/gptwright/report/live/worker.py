@@ -39,7 +39,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     losses = train_loss(reading) if reading.train is not None else val_loss(reading)
     return {
         "diagnosis": diagnosis_document(diagnosis),
-        "verdict": verdict_of(diagnosis.findings),
+        "verdict": verdict_of(diagnosis.findings, ran=reading.log is not None),
         "planned_steps": planned.number if planned is not None else None,
         "curve": [float(part.mean()) for part in np.array_split(losses.value, SMALL_CURVE) if len(part)],
         "charts": _charts(reading) if job["charts"] else None,

@@ -276,7 +276,8 @@ function forecastOf(forecast) {
   }
   for (const option of forecast.options) {
     const minutes = option.hours === null ? null : Math.max(1, Math.round(60 * option.hours));
-    const hours = minutes === null ? "" : minutes < 90 ? `, ${minutes} min` : `, ${number(minutes / 60)} hours`;
+    const hours = minutes === null ? "" : minutes < 60 ? `, ${minutes} min`
+      : `, ${number(Math.floor(minutes / 60))} h ${String(minutes % 60).padStart(2, "0")} min`;
     list.append(element("li", "", `${option.text}: ${option.gain_low.toFixed(2)} to ${option.gain_high.toFixed(2)} `
       + `nats${hours}.`));
   }
@@ -333,7 +334,7 @@ function showAxes(place, axes) {
       place.axis = axis.name;
       place.charts.forEach(({ chart }) => chart.setAxis(axis.name));
     });
-    const shown = element("span", "", axis.name);
+    const shown = element("span", "", AXES[axis.name].name);
     shown.title = axis.origin;
     label.append(choice, shown);
     group.append(label);
