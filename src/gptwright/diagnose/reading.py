@@ -17,6 +17,7 @@ from gptwright.diagnose.sizes import Sizes, sizes_of
 from gptwright.diagnose.speed import Speed, processes_of, speed_of
 from gptwright.facts import Fact, Origin, derived
 from gptwright.record.evidence import (
+    FROM_PASSES,
     IN_EPOCHS,
     NUMBERED,
     OF_CHARACTERS,
@@ -169,6 +170,7 @@ def read_run(evidence: RunEvidence, *, seconds_per_step: Fact | None = None) -> 
         count = int(processes.number)
         machine = replace(machine, count=count, count_known=True, processes=processes)
         speed = speed_of(settings, sizes, evidence.log, count)
+    evidence = replace(evidence, log=_with_steps(evidence.log, settings, speed))
     progress = _progress(settings, sizes, speed, evidence.log)
     seconds = speed.step_seconds or seconds_per_step
     planned_seconds = None
@@ -212,6 +214,15 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
     )
 
 
+def _with_steps(log: LogEvidence | None, settings: Settings, speed: Speed) -> LogEvidence | None:
+    if log is None:
+        return None
+    # numpy, which a plan has no use for, is loaded with it.
+    from gptwright.diagnose.passes import with_steps
+
+    return with_steps(log, settings, speed.tokens_per_step)
+
+
 def _other_work(log: LogEvidence | None) -> Fact | None:
     if log is None:
         return None
@@ -239,6 +250,14 @@ def _end_steps(log: LogEvidence) -> tuple[Fact | None, Fact | None]:
     final = max(segment for segment, _, _ in rows)
     last_step, last_line = max((step, line) for segment, step, line in rows if segment == final)
     first, last = _step("first_step", first_step, first_line), _step("last_step", last_step, last_line)
+    if log.hazards.get(FROM_PASSES):
+        each = (
+            f"passes of about {log.train.step[-1] / log.train.epoch[-1]:,.0f} steps, which line {{}} counts"
+        )
+        return (
+            derived("first_step", first_step, each.format(first_line), unit="steps"),
+            derived("last_step", last_step, each.format(last_line), unit="steps"),
+        )
     # A summary has a line for each of its values.
     said = log.header.get("last_step")
     if said is None or said.value != last_step:

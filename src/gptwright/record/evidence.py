@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NUMBERED = "lines without a step, numbered in order"
 # A hazard: a log counts epochs and no steps; its steps are epochs.
 IN_EPOCHS = "lines that count epochs and no steps"
+# A hazard: rows whose steps follow from the passes that they print and the steps of a pass.
+FROM_PASSES = "lines without a step, whose passes tell it"
 # A hazard: losses whose perplexity is 2 to their power; they are turned into nats.
 IN_BITS = "losses printed in bits, times 0.693"
 # A hazard: losses printed as bits a character; in nats they are a character's, and a token's only where its
@@ -65,6 +67,7 @@ class LogFormat:
             cost six FLOPs a parameter.
         measures_peak: whether its MFU is relative to a peak that it measured on the run's own device.
         mfu_of_line: whether a line's MFU is that of its own time; False for a running average over lines.
+        counts_passes: whether an epoch that it prints is how many passes were made; else it may number one.
         prints_rate_multiple: whether its learning rate is printed as a multiple of the peak.
         evaluates_same_windows: whether every evaluation is over the same windows, so that two of one run
             differ by the model alone.
@@ -81,6 +84,7 @@ class LogFormat:
     any_model: bool = False
     measures_peak: bool = False
     mfu_of_line: bool = False
+    counts_passes: bool = False
     prints_rate_multiple: bool = False
     evaluates_same_windows: bool = False
     mfu_peak_flops: float | None = None
@@ -102,6 +106,7 @@ class TrainLines:
         mfu: as printed, from 0 to 1; NaN where the trainer printed that it does not know.
         learning_rate: as printed.
         grad_norm: as printed, before clipping.
+        epoch: as printed.
     """
 
     step: Integers
@@ -114,6 +119,7 @@ class TrainLines:
     mfu: Floats
     learning_rate: Floats
     grad_norm: Floats
+    epoch: Floats
 
     def __len__(self) -> int:
         return len(self.step)
@@ -133,6 +139,7 @@ class EvalLines:
         val_bpb: validation bits a byte.
         train_standard_error: as printed.
         val_standard_error: as printed.
+        epoch: as printed.
     """
 
     step: Integers
@@ -144,6 +151,7 @@ class EvalLines:
     val_bpb: Floats
     train_standard_error: Floats
     val_standard_error: Floats
+    epoch: Floats
 
     def __len__(self) -> int:
         return len(self.step)

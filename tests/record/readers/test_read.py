@@ -122,8 +122,10 @@ def test_a_fast_trainer_shows_the_step_behind_its_dict() -> None:
 
 def test_a_dict_whose_bar_was_lost_has_no_step() -> None:
     bar = " 10%|#  | {}/200 [00:07<05:52,  1.39it/s]\r"
-    entry = "{{'loss': {}, 'learning_rate': 5e-05, 'epoch': 0.1}}\n"
-    evidence = read(bar.format(10) + entry.format(9) + entry.format(8) + bar.format(30) + entry.format(7))
+    entry = "{{'loss': {}, 'learning_rate': 5e-05, 'epoch': 0.{}}}\n"
+    evidence = read(
+        bar.format(10) + entry.format(9, 1) + entry.format(8, 2) + bar.format(30) + entry.format(7, 3)
+    )
     assert list(evidence.train.step) == [10, 30]
     assert list(evidence.train.loss) == [9, 7]
     assert evidence.hazards["rows without a step"] == 1

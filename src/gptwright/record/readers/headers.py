@@ -54,6 +54,8 @@ COUNTS = frozenset(
         "tokens_per_step",
         "planned_tokens",
         "planned_steps",
+        "planned_epochs",
+        "examples",
         "micro_batch",
         "gradient_accumulation_steps",
         "world_size",
@@ -98,7 +100,7 @@ SCALES: Mapping[str, float] = MappingProxyType(
     }
 )
 # What only the end of a run can say; everything else, seen after data, is another process's header.
-LATE = frozenset({"peak_memory_bytes", "training_seconds", "device_memory_bytes"})
+LATE = frozenset({"peak_memory_bytes", "training_seconds", "steps_per_second", "device_memory_bytes"})
 
 PLACEHOLDER = re.compile(r"\{([a-z_.]+)(?:@([A-Za-z]+))?\}")
 DTYPES: Mapping[str, str] = MappingProxyType(

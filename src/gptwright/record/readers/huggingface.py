@@ -7,8 +7,10 @@ steps since the dict before, in training mode; evaluation dicts have `eval_loss`
 the mean of the whole run and no point of a curve. In trainer_state.json each dict has its step, and lies over
 several lines: its line is that of its loss.
 
-Without any bar nothing says the step: steps are epochs where all of them are whole, else the dicts are
-numbered in order, and the evidence says which.
+Without any bar no dict says its step: steps are epochs where all of them are whole, else the dicts are
+numbered in order, and the evidence says which. So it is where bars and passes contradict each other: output
+into a file keeps dicts back, and they come many at once behind a bar of a later step. What the passes and the
+head tell of the steps is found later, when config and facts are known too. Unsloth prints its own head.
 """
 
 import math
@@ -26,7 +28,7 @@ from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
 from gptwright.record.readers.tables import Rows
 
-TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch")
+TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch", "of_bar")
 EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
@@ -35,6 +37,10 @@ BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
 # An entry of trainer_state.json has a line for each value, some twenty with memory and tokens.
 LONGEST_DICT = 30
 BEHIND_A_BAR = 60
+# A bar that is drawn ten times a second lags behind its dict, by less than this share of their distance.
+MOST_LAG = 0.5
+# What the last of two decimals may hide.
+ROUNDING = 0.005
 
 
 class Dicts:
@@ -64,10 +70,10 @@ class Dicts:
         at, taken = 0, False
         if "{" in text:
             for found in DICT.finditer(text):
-                self._see_bars(text[at : found.start()])
+                self._see_bars(text[at : found.start()], line)
                 taken |= self._dict(found[0], line)
                 at = found.end()
-        end = self._see_bars(text[at:])
+        end = self._see_bars(text[at:], line)
         # Behind a bar stand its times and its speed; more is a line of its own, glued to the bar.
         return taken or (end > 0 and len(text) - at - end < BEHIND_A_BAR)
 
@@ -82,7 +88,7 @@ class Dicts:
             self._dict(whole, self._open_line)
         return not text.strip().startswith('"') or bool(self._open)
 
-    def _see_bars(self, text: str) -> int:
+    def _see_bars(self, text: str, line: int) -> int:
         """Notes the bars of a text; returns where the last one ends, 0 if there is none."""
         if "[" not in text:
             return 0
@@ -96,6 +102,8 @@ class Dicts:
                 self._total = total
             if total == self._total:
                 self._see_bar_behind(done)
+                if done == total:
+                    self._build.header["steps_made"] = logged("steps_made", total, line)
         return end
 
     def _is_resumed(self, done: int, total: int) -> bool:
@@ -117,29 +125,32 @@ class Dicts:
         if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
             if self._total is None and self._last_total is not None:
                 self._total = self._last_total
-            step = self._fresh_step(said, line)
+            step = self._fresh_step(said)
             rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
             # Losses that are no numbers are left out of the printed mean; where all were, it is 0.
             loss = (
                 math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
             )
-            self._build.row(TRAIN, line, (step, loss, rate, norm, said.get("epoch", math.nan)))
+            epoch, of_bar = said.get("epoch", math.nan), float("step" not in said)
+            self._build.row(TRAIN, line, (step, loss, rate, norm, epoch, of_bar))
         elif "eval_loss" in said:
             step = self._step(said)
             self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
         elif "train_runtime" in said:
             self._build.fact("training_seconds", said["train_runtime"], line)
+            if said.get("train_steps_per_second", 0.0) > 0:
+                self._build.fact("steps_per_second", said["train_steps_per_second"], line)
         else:
             return False
+        if said.get("epoch", 0.0) > 0:
+            self._build.header["epochs"] = logged("epochs", said["epoch"], line)
         return True
 
-    def _fresh_step(self, said: dict[str, float], line: int) -> float:
+    def _fresh_step(self, said: dict[str, float]) -> float:
         """The step of a training dict; NaN where the last bar is that of the dict before."""
         step = self._step(said)
         self._awaits_bar = step == self._last_step and "step" not in said and said != self._last_said
         self._last_said, self._is_first_behind = said, True
-        if said.get("epoch", 0.0) > 0:
-            self._build.header["epochs"] = logged("epochs", said["epoch"], line)
         if self._awaits_bar:
             return math.nan
         self._last_step = step
@@ -162,7 +173,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> None:
     """Takes epochs for steps where dicts show whole ones and no step; else numbers them in order, from the
     last one where epochs go down.
     """
-    if np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any():
+    if (np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any()) and not _bars_are_late(train):
         return
     epochs = np.concatenate([train["epoch"], evals["epoch"]])
     if len(epochs) and np.isfinite(epochs).all() and not (epochs % 1).any():
@@ -179,6 +190,17 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> None:
     build.header["epochs"] = logged("epochs", float(train["epoch"][0]), int(train.line[0]))
 
 
+def _bars_are_late(train: Rows) -> bool:
+    """Whether the steps of the bars contradict the passes of the dicts: both grow alike from nothing."""
+    step, epoch = train["step"], train["epoch"]
+    known = np.isfinite(step) & (epoch > 2 * ROUNDING) & (train["of_bar"] > 0)
+    if known.sum() < 2 or not np.isfinite(epoch).all():
+        return False
+    step, epoch = step[known], epoch[known]
+    lag = MOST_LAG * float(np.median(np.diff(step)))
+    return bool(np.max(step / (epoch + ROUNDING)) > np.min((step + lag) / (epoch - ROUNDING)))
+
+
 HUGGING_FACE = Reader(
     format=LogFormat(
         name="Hugging Face Trainer",
@@ -186,9 +208,20 @@ HUGGING_FACE = Reader(
         has_dropout=True,
         evaluates_train=False,
         time_includes_evaluation=False,
+        counts_passes=True,
     ),
     begins=re.compile(r"\{[\"'](?:eval_)?loss[\"']: "),
     headers=(
+        Header(r"Num examples = {examples}"),
+        Header(r"Num Epochs = {planned_epochs}"),
+        Header(r"Total steps = {planned_steps}"),
+        Header(
+            r"Batch size per device = {micro_batch} \| Gradient [Aa]ccumulation steps ="
+            r" {gradient_accumulation_steps}"
+        ),
+        Header(r"Total batch size (?:\(\d{1,6} x \d{1,6} x \d{1,6}\) )?= {global_batch}"),
+        Header(r"Trainable parameters = {trained_parameters}(?:/| of ){parameters_total}"),
+        Header(r"\| +(?:GPU: )?{device}\. (?:Num GPUs = \d{1,3}\. )?Max memory: "),
         Header(r"Instantaneous batch size per device = {micro_batch}"),
         Header(r"Gradient Accumulation steps = {gradient_accumulation_steps}"),
         Header(r"Total train batch size \(w\. parallel, distributed & accumulation\) = {global_batch}"),

@@ -13,8 +13,8 @@ from gptwright.record.readers.build import MOST_EVENTS, Builder, further_of
 from gptwright.record.readers.headers import Said, fact
 from gptwright.record.readers.shapes import Columns
 
-TRAIN_COLUMNS = ("loss", "seconds", "tokens_per_second", "mfu", "learning_rate", "grad_norm")
-EVAL_COLUMNS = ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error")
+TRAIN_COLUMNS = ("loss", "seconds", "tokens_per_second", "mfu", "learning_rate", "grad_norm", "epoch")
+EVAL_COLUMNS = ("train_loss", "val_loss", "val_bpb", "train_standard_error", "val_standard_error", "epoch")
 # Processes print the same line at the same time; a resumed run may come to print one of its lines again.
 REPEATED_WITHIN = 2
 # Counts of tokens say how many a step has if there are so many of them, and each step adds as many.
