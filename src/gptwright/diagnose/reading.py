@@ -43,8 +43,8 @@ class Progress:
         first_step: of the first line that has one.
         last_step: of the last.
         planned_steps: what config or log say the run is to make.
-        tokens_seen: last_step × tokens_per_step, piece by piece where a resume changed the batch; else the
-            passes that the log counts × the training tokens.
+        tokens_seen: as the log counts them; else last_step × tokens_per_step, piece by piece where a resume
+            changed the batch; else the passes that the log counts × the training tokens.
         planned_tokens: planned_steps × tokens_per_step, likewise.
         tokens_per_parameter: tokens_seen over the parameters.
         epochs: tokens_seen over the training tokens, or as the log counts them.
@@ -196,6 +196,7 @@ def _progress(settings: Settings, sizes: Sizes, speed: Speed, log: LogEvidence |
     work = _other_work(log)
     batches = batches_of(log, speed.tokens_per_step) if work is None else ()
     seen, planned_tokens = _tokens("tokens_seen", last, batches), _tokens("planned_tokens", planned, batches)
+    seen = settings.logged.get("tokens_seen") or seen
     unique, passes = settings.get("train_tokens"), settings.logged.get("epochs")
     if seen is None and unique is not None and passes is not None:
         formula = f"{passes.number:g} passes by the log × {unique.text} training tokens"

@@ -39,8 +39,9 @@ def uniform_loss(reading: Reading) -> Fact | None:
 
 def called_fresh(reading: Reading) -> bool:
     """Whether a config or the trainer says that the run starts from fresh weights."""
-    log = reading.log
-    return reading.settings.named("init_from") is not None or (log is not None and log.format.gpt2_shaped)
+    if reading.settings.named("init_from") is not None:
+        return reading.starts_from_scratch
+    return reading.log is not None and reading.log.format.gpt2_shaped
 
 
 def first_loss(reading: Reading) -> Fact | None:

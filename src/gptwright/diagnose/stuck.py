@@ -11,9 +11,10 @@ from gptwright.diagnose.scale import ABOVE_UNIFORM, loss_scale, other_vocabulary
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import Fact
 
-# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary); characters
-# of English have 0.79. A loss that stays above two thirds has learned frequencies at most.
-UNIGRAM_SHARE = 0.66
+# The entropy of GPT-2 tokens taken one by one is 7.3 to 7.8 nats, 0.67 to 0.72 of ln(vocabulary). A loss
+# that stays above two thirds has learned frequencies at most. 27 letters have 2.8 nats and 65 characters 3.3,
+# and with the one before them 2.3 to 2.5: whatever the vocabulary, below 2.7 some context was learned.
+UNIGRAM_SHARE, FEWEST_NATS = 0.66, 2.7
 # What counts as no progress: less than this over the later half. A run that learns context falls by a nat
 # in a few hundred steps from there.
 NO_PROGRESS = 0.1
@@ -37,6 +38,7 @@ class StuckStretch:
         lines: its training losses.
         start: the median of their first third.
         end: the median of their last third.
+        level: of the frequencies of single tokens, at least.
         uniform: ln(vocabulary).
         guesses: not even the frequencies of tokens were learned.
     """
@@ -44,6 +46,7 @@ class StuckStretch:
     lines: Series
     start: float
     end: float
+    level: float
     uniform: Fact
     guesses: bool
 
@@ -63,7 +66,7 @@ def flat_stretch(reading: Reading) -> StuckStretch | None:
     start, end = float(np.median(late.value[:third])), float(np.median(late.value[-third:]))
     if not FLAT_SHARE * uniform.number <= end <= uniform.number or abs(start - end) > HARDLY_ANY:
         return None
-    return StuckStretch(late, start, end, uniform, guesses=False)
+    return StuckStretch(late, start, end, _unigram_level(uniform), uniform, guesses=False)
 
 
 def stuck_stretch(reading: Reading) -> StuckStretch | None:
@@ -77,7 +80,7 @@ def stuck_stretch(reading: Reading) -> StuckStretch | None:
         return None
     third = max(2, len(half) // 3)
     start, end = float(np.median(half.value[:third])), float(np.median(half.value[-third:]))
-    above, below = uniform.number + ABOVE_UNIFORM, UNIGRAM_SHARE * uniform.number
+    above, below = uniform.number + ABOVE_UNIFORM, _unigram_level(uniform)
     if not below <= end <= above or start - end > NO_PROGRESS:
         return None
     val = val_loss(reading)
@@ -86,7 +89,11 @@ def stuck_stretch(reading: Reading) -> StuckStretch | None:
     # Of another vocabulary than is said ln is another too.
     if other_vocabulary(reading) is not None:
         return None
-    return StuckStretch(half, start, end, uniform, end >= uniform.number - STILL_GUESSING)
+    return StuckStretch(half, start, end, below, uniform, end >= uniform.number - STILL_GUESSING)
+
+
+def _unigram_level(uniform: Fact) -> float:
+    return max(UNIGRAM_SHARE * uniform.number, FEWEST_NATS)
 
 
 def learns_context(reading: Reading) -> bool:

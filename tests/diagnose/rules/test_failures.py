@@ -269,3 +269,30 @@ def test_a_warning_that_is_printed_again_and_again_is_told_once(tmp_path: Path) 
     told = [finding.message for finding in diagnosed(tmp_path).findings if finding.id == "known-warning"]
     assert len(told) == 1
     assert told[0].startswith("Line 2 warns")
+
+
+def test_llmc_says_what_it_had_no_memory_for(tmp_path: Path) -> None:
+    """Its error names no size; the line in front of it does, and the table says how a step is cut."""
+    rows = {
+        "micro batch size B": 48,
+        "sequence length T": 1024,
+        "total batch size": 196608,
+        "device": "NVIDIA GeForce RTX 3060",
+        "precision": "BF16",
+        "vocab_size V": 50257,
+        "padded_vocab_size Vp": 50304,
+        "num_layers L": 12,
+        "num_heads NH": 12,
+        "channels C": 768,
+        "num_parameters": 124475904,
+    }
+    table = "".join(f"| {name:21} | {value!s:50} |\n" for name, value in rows.items())
+    (tmp_path / "log.txt").write_text(
+        f"{table}allocating 237 MiB for parameter gradients\nallocating 21960 MiB for activations\n"
+        "[CUDA ERROR] at file llmc/cuda_common.h:54:\nout of memory\n"
+    )
+    finding = found(tmp_path)["out-of-memory"]
+    assert finding.message == "An allocation failed (line 15): 21,960 MiB for activations."
+    assert {fact.name: fact.source for fact in finding.evidence}["allocation_bytes"] == "log:13"
+    settings = finding.actions[0].settings
+    assert settings["batch_size"] * settings["gradient_accumulation_steps"] * 1024 == 196608

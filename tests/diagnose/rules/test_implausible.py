@@ -129,3 +129,30 @@ def test_the_accumulation_tells_a_sum_where_the_vocabulary_is_not_known(tmp_path
     assert "8 × 10.90" in findings["scaled-loss"].message
     assert findings["scaled-loss"].confidence == "likely"
     assert not {"implausible-loss", "still-improving"} & findings.keys()
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_training_loss_that_is_nothing_after_an_update_was_not_learned(tmp_path: Path, steps: int) -> None:
+    """Source of the kind: OLMo issue 692, 12.18 and then 0.0000018."""
+    lines = [
+        f"step {n} loss: {11.73 if n == 1 else 3e-06}\n" for n in (1, *range(1 + steps, 40 * steps, steps))
+    ]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    finding = found(tmp_path)["implausible-loss"]
+    assert f"falls from 11.7300 at step 1 to 0.0000 at step {1 + steps}" in finding.message
+    assert [fact.source for fact in finding.evidence][:2] == ["log:1", "log:2"]
+    assert all(cause.confidence == "possible" for cause in finding.causes)
+
+
+def test_a_training_loss_of_nothing_from_the_first_line_on(tmp_path: Path) -> None:
+    lines = [
+        f"{{'loss': 0.0, 'grad_norm': 0.0, 'learning_rate': 2e-05, 'epoch': 0.{n}}}\n" for n in range(1, 9)
+    ]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    assert "is 0 in all 8 lines" in found(tmp_path)["implausible-loss"].message
+
+
+def test_one_batch_that_is_learned_by_heart_comes_to_nothing_in_its_time(tmp_path: Path) -> None:
+    lines = [f"step {n} loss: {4.2 * 0.7**n:.6f}\n" for n in range(60)]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    assert "implausible-loss" not in found(tmp_path)

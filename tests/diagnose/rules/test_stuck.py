@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import read_run
@@ -89,3 +90,15 @@ def test_a_rate_too_high_for_its_batch_holds_a_loss_below_the_frequencies_too(tm
     # A run that goes on falling is none.
     falling = run(tmp_path / "c", 10.9, 5.6, SMALL_BATCH + "learning_rate = 2e-3\n", fall=1500.0, mfu=3.5)
     assert "stuck-loss" not in falling
+
+
+@pytest.mark.parametrize(("level", "stuck"), [(2.36, False), (2.79, True)])
+def test_below_the_frequencies_of_letters_context_was_learned(
+    tmp_path: Path, level: float, stuck: bool
+) -> None:
+    """A tiny model over names of 27 letters comes to rest at 2.4 nats, which is more than two thirds of ln 27
+    and less than what letters have without the one before them.
+    """
+    lines = [f"step {n:4d} / 1000 | loss {level + 0.9 * math.exp(-n / 80):.4f}\n" for n in range(1, 1001, 5)]
+    (tmp_path / "log.txt").write_text("vocab size: 27\nnum params: 4192\n" + "".join(lines))
+    assert ("stuck-loss" in found(tmp_path)) == stuck

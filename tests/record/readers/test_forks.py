@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import read_run
 from gptwright.record.evidence import LogEvidence
 from gptwright.record.open_run import open_run
@@ -152,3 +153,42 @@ def test_a_batch_in_sequences_is_one_in_tokens_with_the_configs_context(tmp_path
     per_step = read_run(open_run(str(tmp_path))).speed.tokens_per_step
     assert per_step is not None
     assert per_step.value == 524_288
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "iter {0}: loss 2.5881, ppl 13.3045, time 157.04ms, mfu 2.41%",
+        "iter {0}: loss 2.5881, norm 0.91, lr 6.0e-04, time 157.04ms, tok/s 52,200, mfu 2.41%, mem 3GB",
+        "iter {0}/4000: loss 2.5881, time 157.04ms, mfu 2.41%",
+        "iter {0}: loss 2.5881, time 0.15704s, mfu 2.41%",
+    ],
+)
+def test_a_line_of_nanogpts_keeps_its_meaning_with_more_in_it(line: str) -> None:
+    """Its MFU is relative to an A100 and its evaluations are in eval mode, which no plain print says."""
+    evals = "step 0: train loss 4.2874, val loss 4.2823\n"
+    log = read(evals + "".join(f"{line.format(step)}\n" for step in range(0, 50, 10)))
+    assert log.format.name == "nanoGPT"
+    assert list(log.train.step) == [0, 10, 20, 30, 40]
+    assert set(log.train.loss) == {2.5881}
+    assert log.train.seconds[1] == pytest.approx(0.15704)
+    assert log.train.mfu[4] == pytest.approx(0.0241)
+    assert log.lines_skipped == 0
+
+
+def test_an_adapter_is_trained_on_weights_that_are_not_fresh(tmp_path: Path) -> None:
+    """A hundred thousand tokens are few for 7 billion fresh parameters, and enough for an adapter of them."""
+    head = "Trainable parameters: 0.144% (10.486M/7258.511M)\nStarting training..., iters: 400\n"
+    line = "Iter {}: Train loss {:.3f}, Learning Rate 1.000e-05, It/sec 0.830, Tokens/sec 212.410, Trained"
+    text, tokens = head, 0
+    for step in range(10, 401, 10):
+        tokens += 2100 + 37 * (step % 70)
+        text += f"{line.format(step, 1.2 + 9 / (step + 9))} Tokens {tokens}, Peak mem 9.120 GB\n"
+    (tmp_path / "log.txt").write_text(text)
+    reading = read_run(open_run(str(tmp_path)))
+    assert not reading.starts_from_scratch
+    assert "undertrained" not in {finding.id for finding in diagnose(reading).findings}
+    # Texts are of uneven length: what was seen is what the log counts, and no product.
+    assert reading.progress.tokens_seen is not None
+    assert reading.progress.tokens_seen.value == tokens
+    assert reading.progress.tokens_seen.source == "log:42"

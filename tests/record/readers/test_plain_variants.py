@@ -157,3 +157,29 @@ def test_a_list_of_objects_on_one_line() -> None:
     np.testing.assert_array_equal(log.train.step, [100, 200])
     np.testing.assert_array_equal(log.evals.val_loss, [3.6, 3.4])
     assert set(log.train.line) == {1}
+
+
+def test_the_perplexity_under_a_loss_is_no_other_loss() -> None:
+    """It is rounded, so its logarithm is the loss of less digits, and 0 where it is printed as 1.0000."""
+    block = (
+        "[step={}/5000,epoch=0]\n    train/CrossEntropyLoss={}\n    train/Perplexity={}\n"
+        "    throughput/total_tokens={}\n"
+    )
+    log = read(block.format(1, 9.417, "12,296", 65536) + block.format(2, 0.0000179, "1.0000", 131072))
+    np.testing.assert_array_equal(log.train.loss, [9.417, 0.0000179])
+    np.testing.assert_array_equal(log.train.line, [2, 6])
+
+
+def test_a_sentence_of_two_steps_gives_each_its_own_losses() -> None:
+    log = read(
+        "after 2000 iters train loss was 1.31 and val loss 1.52, then at iter 3500 val loss was 1.49 but by"
+        " 6000 iters val loss reached 1.66. train loss is now 0.71, any idea?"
+    )
+    np.testing.assert_array_equal(log.evals.step, [2000, 3500, 6000])
+    np.testing.assert_array_equal(log.evals.val_loss, [1.52, 1.49, 1.66])
+    np.testing.assert_array_equal(log.train.loss, [1.31])
+
+
+def test_tokens_of_an_iteration_are_read_of_any_loop() -> None:
+    log = read("tokens per iteration will be: 24,576\nit 10 of 400 :: loss 3.21\nit 20 of 400 :: loss 3.11\n")
+    assert log.header["tokens_per_step"].value == 24_576

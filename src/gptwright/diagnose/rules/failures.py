@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gptwright.arithmetic.allocations import TRIED, UNITS, allocation_bytes, decode_allocation
+from gptwright.arithmetic.allocations import MIB, TRIED, UNITS, allocation_bytes, decode_allocation
 from gptwright.diagnose.cuts import cut_of, device_memory, most_that_fits
 from gptwright.diagnose.gradients import norm_growth
 from gptwright.diagnose.rate import half_the_rate, rate_cause
@@ -16,6 +16,7 @@ from gptwright.diagnose.rules.guarded import skipped_steps
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
+from gptwright.record.readers.headers import line_of
 
 SLOW_ATTENTION = re.compile(
     r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
@@ -61,6 +62,8 @@ WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 # What torch's message says that this process itself holds, in its newer and its older form.
 HELD = re.compile(r"(\d{1,6}\.\d{1,3}) ([GM]iB) (?:is allocated by PyTorch|already allocated)", re.ASCII)
 MOST_OF_IT = 0.5
+# llm.c's error has two lines, and its allocation is announced in front of them.
+RIGHT_BEFORE = 3
 # "WARNING: " belongs to it; times, processes and files do not.
 FRONT_OF_A_WARNING = 30
 # Training lines behind an evaluation that is no number: so many say that the weights are numbers.
@@ -203,9 +206,9 @@ def _ways_on(reading: Reading, log: LogEvidence, step: int) -> list[Action]:
 def out_of_memory(reading: Reading) -> Iterator[Verdict]:
     """The size of the allocation that failed often names the tensor: five public messages are exactly
     B·T·V·bytes, the logits. The sizes of all large tensors of a step are computed from the config and
-    compared to the two digits that are printed; where none fits, none is named. The remedy is the largest
-    micro-batch that fits by the memory model, at the same tokens per step. Source: nanoGPT issues 61 and 88
-    among others; docs/memory.md.
+    compared to the two digits that are printed; where none fits, none is named. llm.c says beforehand what it
+    is about to allocate. The remedy is the largest micro-batch that fits by the memory model, at the same
+    tokens per step. Source: nanoGPT issues 61 and 88 among others; docs/memory.md.
     """
     log = reading.log
     events = [event for event in log.events if event.kind is EventKind.OUT_OF_MEMORY] if log else []
@@ -230,20 +233,36 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
         if tensors:
             message += f", which is the size of {tensors[0].name}: {tensors[0].formula} bytes"
             causes.append(Cause(f"{tensors[0].name} did not fit", Confidence.LIKELY))
+    elif (announced := _announced(reading, event)) is not None:
+        bytes_asked, of_what = announced
+        evidence.append(bytes_asked)
+        message += f": {bytes_asked.number / MIB:,.0f} MiB for {of_what.value}"
+        causes.append(Cause(f"the {of_what.value} did not fit", Confidence.LIKELY))
     yield finding(
         "out-of-memory",
         Severity.ERROR,
         Confidence.CERTAIN,
         message + ".",
-        [*evidence, *reading.settings.facts("batch_size", "block_size", "vocab_size", "compile")],
+        [
+            *evidence,
+            *reading.settings.facts("batch_size", "micro_batch", "block_size", "vocab_size", "compile"),
+        ],
         causes=causes,
         actions=_fitting(reading, micro, event),
     )
 
 
+def _announced(reading: Reading, event: Event) -> tuple[Fact, Fact] | None:
+    """The bytes that llm.c said it would take right before it had no memory, and for what."""
+    size, what = (reading.settings.logged.get(name) for name in ("allocation_bytes", "allocation_of"))
+    if size is None or what is None or not 0 < event.line - line_of(size) <= RIGHT_BEFORE:
+        return None
+    return size, what
+
+
 def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
     """The largest micro-batch that fits the device, at the same tokens per step."""
-    accumulation = reading.settings.integer("gradient_accumulation_steps") or 1
+    accumulation = reading.settings.integer("gradient_accumulation_steps") or _cuts_of_a_step(reading, micro)
     spec, total = reading.machine.spec, device_memory(reading)
     known = reading.sizes.shape is not None and spec is not None and reading.machine.dtype is not None
     if not known or micro is None or total is None:
@@ -272,6 +291,14 @@ def _fitting(reading: Reading, micro: int | None, event: Event) -> list[Action]:
                 )
             )
     return actions or [_beside_the_model(reading, micro, total, event)]
+
+
+def _cuts_of_a_step(reading: Reading, micro: int | None) -> int:
+    """The micro-batches of a step on one device, by its tokens; 1 where those are not known."""
+    tokens, context = reading.speed.tokens_per_step, reading.settings.integer("block_size")
+    if tokens is None or micro is None or context is None:
+        return 1
+    return max(1, round(tokens.number / (micro * context * reading.machine.count)))
 
 
 def _halved(micro: int) -> str:

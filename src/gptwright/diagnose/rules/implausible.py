@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from gptwright.diagnose.evaluation import training_loss
 from gptwright.diagnose.reading import SMALLEST_BPE, Reading
 from gptwright.diagnose.rule import Rule, Verdict, finding, fires
@@ -24,6 +26,10 @@ NO_TEXT, NO_TEXT_IN_TOKENS = 0.1, 0.3
 # Where training stays this far above, the model itself does not guess so well.
 FAR_BELOW_TRAINING = 1.0
 ONE_PASS = 1.0
+SEES_ITSELF = "a token sees its own target: targets that are not shifted, or attention without a causal mask"
+# One batch that is trained on again and again loses a third of its loss an update at best: from a nat to a
+# hundredth of it takes ten and more.
+AT_ONCE, FROM, TO, FEWEST_LINES = 5, 1.0, 0.01, 3
 # Fresh weights over the 65 characters of a small text begin at 4.2, over more they begin higher.
 LEAST_FRESH = 3.5
 
@@ -36,9 +42,11 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
     may be answers alone, which can be that predictable: there it stays a question. What it is instead the log
     does not say, so causes are named and none is claimed; how often the text was passed over, and whether
     training is as low, puts them in order. A text of one's own making, such as sums or copies, may really be
-    that predictable. A cross-entropy below 0 does not exist, and a loss that stays above what guessing gives
-    over the largest vocabulary is none either. Sources: Shannon 1951 and language models since, which guess
-    English to 0.6 bits a character at best; public losses of code and story models.
+    that predictable. A training loss that is 0 from the first line on, or all but 0 from one update to the
+    next, was learned by nothing. A cross-entropy below 0 does not exist, and a loss that stays above what
+    guessing gives over the largest vocabulary is none either. Sources: Shannon 1951 and language models
+    since, which guess English to 0.6 bits a character at best; public losses of code and story models; OLMo
+    issue 692.
     """
     lines = train_loss(reading)
     for curve, word in ((val_loss(reading), "Validation"), (lines, "The training loss")):
@@ -48,6 +56,9 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
             return
     if (above := _above_any_guess(reading)) is not None:
         yield above
+        return
+    if (nothing := _of_nothing(reading, lines)) is not None:
+        yield nothing
         return
     val = val_loss(reading).after(0)
     best = val.best
@@ -127,17 +138,57 @@ def _above_any_guess(reading: Reading) -> Finding | None:
     )
 
 
+def _of_nothing(reading: Reading, lines: Series) -> Finding | None:
+    """The finding of training losses near 0 that no update can have brought there."""
+    high = np.flatnonzero(lines.value > TO)
+    first = int(high[-1]) + 1 if len(high) else 0
+    if len(lines) - first < FEWEST_LINES:
+        return None
+    evidence = [lines.fact(first), lines.fact(len(lines) - 1)]
+    if first:
+        soon = lines.step[first] - lines.step[first - 1] <= AT_ONCE and reading.steps_are_known
+        if not soon or lines.value[first - 1] < FROM:
+            return None
+        evidence.insert(0, lines.fact(first - 1))
+        told = (
+            f"falls from {lines.value[first - 1]:.4f} at {reading.at(int(lines.step[first - 1]))} to"
+            f" {lines.value[first]:.4f} at {reading.at(int(lines.step[first]))} and stays there: so few"
+            " updates teach no text"
+        )
+    elif lines.value.any():
+        return None
+    else:
+        told = f"is 0 in all {len(lines)} lines: no text is guessed without an error"
+    return finding(
+        "implausible-loss",
+        Severity.WARNING,
+        Confidence.LIKELY,
+        f"The training loss {told}. Which of the causes it has the log does not say.",
+        evidence,
+        causes=[
+            Cause(
+                "all targets are masked or padding, so that there is nothing to guess", Confidence.POSSIBLE
+            ),
+            Cause(
+                SEES_ITSELF,
+                Confidence.POSSIBLE,
+            ),
+            Cause("the loss is no number and is logged as 0", Confidence.POSSIBLE),
+        ],
+        actions=[Action("Print a batch of inputs beside its targets, and the loss of each token.")],
+    )
+
+
 def _causes(reading: Reading, train: Series, lowest: float) -> list[Cause]:
     known = "validation text is also in the training data, and is known by heart"
-    seen = "a token sees its own target: targets that are not shifted, or attention without a causal mask"
     counted = "most targets are padding or masked, so that few are really guessed"
     simple = "the text is made by a rule or repeats itself"
-    order = [known, seen, counted, simple]
+    order = [known, SEES_ITSELF, counted, simple]
     epochs = reading.progress.epochs
     if len(train) and train.value[-1] > lowest + FAR_BELOW_TRAINING:
         order = [counted, known, simple]
     elif epochs is not None and epochs.number < ONE_PASS:
-        order = [seen, counted, simple, known]
+        order = [SEES_ITSELF, counted, simple, known]
     return [Cause(text, Confidence.POSSIBLE) for text in order]
 
 

@@ -14,7 +14,7 @@ from gptwright.diagnose.rule import Rule, Verdict, finding, fires
 from gptwright.diagnose.rules.schedule import small_batch_for_lr
 from gptwright.diagnose.scale import uniform_loss
 from gptwright.diagnose.series import train_loss
-from gptwright.diagnose.stuck import UNIGRAM_SHARE, flat_stretch, stuck_stretch
+from gptwright.diagnose.stuck import flat_stretch, stuck_stretch
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity
 
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
@@ -28,11 +28,11 @@ DIGITS_OF_NOISE, SAME_LINES = 4, 20
 
 def stuck_loss(reading: Reading) -> Iterator[Verdict]:
     """A model that learns no context stays at the entropy of single tokens: 7.3 to 7.8 nats for GPT-2's
-    vocabulary, two thirds of ln(vocabulary) or more for any. It fires when the warm-up is over and the later
-    half of the run gained less than 0.1 nats there; a run that merely began is not stuck. A loss that is the
-    same to its last decimal in twenty lines and more is told at any level: batches differ, so no update
-    reaches the weights and none is drawn anew. Sources: nanoGPT issues 303 (7.81 from step 20 on) and 468;
-    litgpt issue 689.
+    vocabulary, two thirds of ln(vocabulary) or more for any, and 2.7 nats or more for letters. It fires when
+    the warm-up is over and the later half of the run gained less than 0.1 nats there; a run that merely began
+    is not stuck. A loss that is the same to its last decimal in twenty lines and more is told at any level:
+    batches differ, so no update reaches the weights and none is drawn anew. Sources: nanoGPT issues 303 (7.81
+    from step 20 on) and 468; litgpt issue 689; for letters Shannon 1951.
     """
     if (same := _same_throughout(reading)) is not None:
         yield same
@@ -47,7 +47,7 @@ def stuck_loss(reading: Reading) -> Iterator[Verdict]:
         Confidence.LIKELY,
         f"The loss is {stretch.end:.2f} at {reading.at(int(loss.step[-1]))} and was {stretch.start:.2f} at"
         f" {reading.at(int(half.step[0]))}: no progress below the level of token frequencies alone"
-        f" ({UNIGRAM_SHARE * uniform.number:.1f} and more of {uniform.text}). The model has learned"
+        f" ({stretch.level:.1f} and more of {uniform.text}). The model has learned"
         f" {'nothing: this is guessing' if stretch.guesses else 'no context'}.",
         [
             half.fact(0),

@@ -26,13 +26,15 @@ from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
-from gptwright.record.readers.tables import Rows
+from gptwright.record.readers.tables import Rows, note_tokens
 
-TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch", "of_bar")
+TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch", "of_bar", "tokens_seen")
 EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
+# What TRL and the Trainer count, over all processes.
+TOKENS = "num_tokens", "num_input_tokens_seen"
 BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
 # An entry of trainer_state.json has a line for each value, some twenty with memory and tokens.
 LONGEST_DICT = 30
@@ -132,7 +134,8 @@ class Dicts:
                 math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
             )
             epoch, of_bar = said.get("epoch", math.nan), float("step" not in said)
-            self._build.row(TRAIN, line, (step, loss, rate, norm, epoch, of_bar))
+            tokens = next((said[name] for name in TOKENS if name in said), math.nan)
+            self._build.row(TRAIN, line, (step, loss, rate, norm, epoch, of_bar, tokens))
         elif "eval_loss" in said:
             step = self._step(said)
             self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
@@ -174,6 +177,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> None:
     last one where epochs go down.
     """
     if (np.isfinite(train["step"]).any() or np.isfinite(evals["step"]).any()) and not _bars_are_late(train):
+        note_tokens(build, train)
         return
     epochs = np.concatenate([train["epoch"], evals["epoch"]])
     if len(epochs) and np.isfinite(epochs).all() and not (epochs % 1).any():

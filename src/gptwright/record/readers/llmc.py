@@ -169,6 +169,8 @@ LLMC = Reader(
     headers=(
         Header(r"^num_parameters: {parameters_total}", weight=0.1),
         Header(r"=> setting grad_accum_steps={gradient_accumulation_steps}", weight=0.1),
+        Header(r"allocating {allocation_bytes@MiB} MiB for {allocation_of}$"),
+        Header(r"allocating {allocation_bytes@GiB} GiB for {allocation_of}$"),
         Header(r"device memory usage: \d+ MiB / {device_memory_bytes@MiB} MiB"),
         Header(r"^max_seq_len: {block_size}$"),
         Header(r"^vocab_size: {vocab_size}$"),

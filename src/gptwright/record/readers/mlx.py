@@ -13,13 +13,14 @@ from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Header
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Shape
-from gptwright.record.readers.tables import Rows, note_peak_memory
+from gptwright.record.readers.tables import Rows, note_peak_memory, note_tokens
 
 
 def _finish(build: Builder, train: Rows, _evals: Rows) -> None:
     rate = train["steps_per_second"]
     train["seconds"] = np.where(rate > 0, 1 / np.where(rate > 0, rate, 1.0), np.nan)
     note_peak_memory(build, train)
+    note_tokens(build, train)
 
 
 MLX = Reader(
@@ -35,7 +36,8 @@ MLX = Reader(
         Shape(
             "train",
             r"Iter {step}: Train loss {loss}, Learning Rate {learning_rate}, It/sec {steps_per_second},"
-            r" Tokens/sec {tokens_per_second}, Trained Tokens {_}(?:, Peak ?(?:mem )?{memory_gb} GB)?",
+            r" Tokens/sec {tokens_per_second}, Trained Tokens {tokens_seen}"
+            r"(?:, Peak ?(?:mem )?{memory_gb} GB)?",
         ),
         Shape(
             "train",
@@ -45,7 +47,8 @@ MLX = Reader(
         Shape("eval", r"Iter {step}: Val loss {val_loss}, Val took {_}s"),
     ),
     headers=(
-        Header(r"Trainable parameters: \d+\.\d+% \(\d+\.\d+M/{parameters_total@M}M\)"),
+        Header(r"Trainable parameters: \d+\.\d+% \({trained_parameters@M}M/{parameters_total@M}M\)"),
+        Header(r"^Loading pretrained model", means={"settings.init_from": "pretrained"}),
         Header(r"Starting training\.{2,3}, iters: {planned_steps}", weight=0.1),
     ),
     finish=_finish,

@@ -54,9 +54,15 @@ DEFAULTS: Mapping[str, Value] = MappingProxyType(
     }
 )
 
+# What forks print among them, each with its name: `ppl 71.3`, `tok/s: 51,200`, `norm 0.91`, `lr 6.0e-04`.
+MAY = (
+    r"(?:[A-Za-z][\w/.]{0,20}(?: [A-Za-z][\w/.]{0,20})?[:=]? ?"
+    r"[-\d.,e+]{0,15}[\dn](?: ?[A-Za-z%/]{1,8})?, ?){0,4}"
+)
+
 EVAL = Shape(
     "eval",
-    r"step {step}: train loss {train_loss}, val loss {val_loss}(?![\d.])",
+    r"step {step}(?:/\d+)?: train loss {train_loss}, val loss {val_loss}(?![\d.])",
     weight=0.5,
     check=same_decimals,
 )
@@ -70,6 +76,14 @@ TRAIN = (
     Shape("train", r"iter {step}: lr {learning_rate}, loss {loss}, time {ms}ms, mfu {mfu_percent}%"),
     Shape(
         "train", r"iter {step}: loss {loss}, lr {learning_rate}, time {ms}ms(?:, mfu {mfu_percent}%)?(?!,)"
+    ),
+    Shape(
+        "train",
+        rf"iter {{step}}(?:/\d+)?: {MAY}loss {{loss}}, {MAY}time {{ms}} ?ms, {MAY}mfu {{mfu_percent}}%",
+    ),
+    Shape(
+        "train",
+        rf"iter {{step}}(?:/\d+)?: {MAY}loss {{loss}}, {MAY}time {{seconds}} ?s, {MAY}mfu {{mfu_percent}}%",
     ),
 )
 OPTIMIZER = (
@@ -99,7 +113,7 @@ HEADERS = (
     Header(r"overriding dropout rate to {settings.dropout}"),
     *NVIDIA_SMI,
 )
-BEGINS = re.compile(r"(?:iter|step) \d+(?::|$)")
+BEGINS = re.compile(r"(?:iter|step) \d+(?:/\d+)?(?::|$)")
 
 ECHO = re.compile(r"Overriding config with \S+:")
 OPTION = re.compile(r"Overriding: (\w+) = (.+)")

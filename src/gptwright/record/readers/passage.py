@@ -34,8 +34,8 @@ FILLED = 0.6
 FIRST_WORD = re.compile(r"\s*(\S*)")
 # "saved at step 500" is a sentence, and no beginning of the line of a step.
 SENTENCE = re.compile(r"\b(?:at|from|after|until|to|since|before|by) (?:iter(?:ation)?|step) \d+\W*$", re.I)
-# What ends so is whole, even where the file ends in it.
-CLOSING = ("}", "]")
+# Where the file ends in this, a number may be cut, or its unit.
+CUT_NUMBER = re.compile(r"\d[\d.,_]*(?:e[-+]?\d*|\s?[A-Za-z%/]{1,4})?\s*$", re.ASCII)
 # A whole JSON file on one line is read object by object, and so is a list of them.
 A_LIST = "[{"
 CLOSED = re.compile(r"(?<=\})|(?<=\]),? ?(?=\[)")
@@ -196,7 +196,7 @@ class Passage:
             return True
         told = unstamped(text)
         in_front = len(text.rstrip()) - len(told)
-        readable = not self._torn or self.reader.whole is not None or text.endswith(CLOSING)
+        readable = not self._torn or self.reader.whole is not None or CUT_NUMBER.search(text) is None
         readable = readable or self._ends_like_those_before(text)
         if (
             self._special is not None

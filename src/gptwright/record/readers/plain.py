@@ -29,7 +29,7 @@ from gptwright.record.evidence import (
     TrainLoss,
 )
 from gptwright.record.readers.build import Builder
-from gptwright.record.readers.headers import NVIDIA_SMI
+from gptwright.record.readers.headers import NVIDIA_SMI, Header
 from gptwright.record.readers.history import history
 from gptwright.record.readers.nested import flat
 from gptwright.record.readers.printed_fields import (
@@ -44,11 +44,11 @@ from gptwright.record.readers.printed_fields import (
 )
 from gptwright.record.readers.printed_header import take_header
 from gptwright.record.readers.printed_table import Row, Table
-from gptwright.record.readers.prose import add_sentence
+from gptwright.record.readers.prose import add_sentence, clauses
 from gptwright.record.readers.reader import Reader
 from gptwright.record.readers.shapes import Columns
 from gptwright.record.readers.steps import step_before, step_printed_before
-from gptwright.record.readers.tables import Rows, note_tokens_per_step
+from gptwright.record.readers.tables import Rows, note_tokens
 
 WHERE = ("step", "of", "of_bar", "epoch", "epochs")
 TRAIN = Columns(
@@ -101,6 +101,7 @@ class Prints:
         self._table = Table(build.file)
         self._epoch = self._epochs = math.nan
         self._block, self._block_line = Printed(), -LONGEST_BLOCK - 1
+        self._block_has_loss = False
 
     def take(self, text: str, line: int) -> bool:
         """Takes a line if it is data or a fact of the header."""
@@ -114,7 +115,9 @@ class Prints:
             self._rows(said, line, (math.nan,) * 6)
         if epochs:
             return True
-        taken = [self._sentence(sentence, line) for sentence in SENTENCES.split(text)]
+        taken = [
+            self._sentence(clause, line) for sentence in SENTENCES.split(text) for clause in clauses(sentence)
+        ]
         return any(taken)
 
     def _sentence(self, text: str, line: int) -> bool:
@@ -128,6 +131,8 @@ class Prints:
         add_sentence(text, found)
         if not (found.has_loss or found.evaluates):
             return self._begins(found, text, line) or take_header(self._build, text, line)
+        if self._says_again(found, line):
+            return True
         placed = self._placed(found, line)
         if placed or (found.has_loss and not found.evaluates):
             self._build.hazards[IN_BITS] += found.in_bits
@@ -166,6 +171,14 @@ class Prints:
         # A validation without a place is that of the steps before it.
         return said.counts or (said.evaluates and not said.has_loss and self._build.has_rows())
 
+    def _says_again(self, said: Printed, line: int) -> bool:
+        """Whether a line of a block has the perplexity of a loss that a line above it has."""
+        if said.counts or line - self._block_line > LONGEST_BLOCK:
+            return False
+        again = said.of_power and self._block_has_loss and not said.evaluates
+        self._block_has_loss |= said.has_loss
+        return again
+
     def _rows(
         self,
         said: Printed,
@@ -196,7 +209,7 @@ class Prints:
             self._build.note_epoch(said.epoch, line)
             self._epoch, self._epochs = said.epoch, said.epochs
         if not math.isnan(said.step):
-            self._block, self._block_line = said, line
+            self._block, self._block_line, self._block_has_loss = said, line, False
         return True
 
 
@@ -257,7 +270,7 @@ def _count(build: Builder, train: Rows, evals: Rows) -> None:
     # The mean of an epoch is no point among steps, and a validation without a step is of the one before.
     train.take(np.isfinite(train["step"]))
     evals["step"] = np.where(np.isfinite(evals["step"]), evals["step"], step_printed_before(train, evals))
-    note_tokens_per_step(build, train)
+    note_tokens(build, train)
     _note_passes(build, train, of_epoch=begins_anew)
 
 
@@ -347,7 +360,7 @@ PLAIN = Reader(
         any_model=True,
     ),
     begins=NEVER,
-    headers=NVIDIA_SMI,
+    headers=(*NVIDIA_SMI, Header(r"tokens per iteration(?: will be)?: {tokens_per_step}")),
     special=_prints,
     whole_lines=True,
     finish=_finish,

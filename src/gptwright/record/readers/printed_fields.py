@@ -207,6 +207,7 @@ class Printed:
         has_loss: a training loss is printed, be it NaN.
         has_val_loss: likewise of validation.
         val_bpb: of validation, bits a byte; NaN also where it is not printed.
+        of_power: no loss of training is printed but its perplexity.
         in_bits: the perplexity beside the loss is 2 to its power, as fairseq has it.
         of_characters: the losses were printed as bits a character, and no others.
     """
@@ -221,6 +222,7 @@ class Printed:
     has_loss: bool = False
     has_val_loss: bool = False
     val_bpb: float = math.nan
+    of_power: bool = False
     in_bits: bool = False
     of_characters: bool = False
 
@@ -326,7 +328,7 @@ def _losses(text: str, said: Printed) -> None:
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
     if not (said.has_loss or losses_are_named) and powers.has_loss and powers.loss >= 1:
-        said.loss, said.has_loss = math.log(powers.loss), True
+        said.loss, said.has_loss, said.of_power = math.log(powers.loss), True, True
 
 
 def _is_power(base: float, said: Printed, powers: Printed) -> bool:

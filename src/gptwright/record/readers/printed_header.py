@@ -68,6 +68,8 @@ def take_header(build: Builder, text: str, line: int) -> bool:
     if counted is not None and "tensors" not in text:
         number, unit = counted
         _parameters(build, number, unit, line)
+        if ADAPTED.search(text):
+            build.setting("init_from", "pretrained", line)
         return True
     return _assignment(build, text, line)
 

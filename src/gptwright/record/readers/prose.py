@@ -2,7 +2,8 @@
 
 Who asks about a run often gives no log but its numbers. A sentence is read where it names a step in the words
 of prose, and a loss of training or validation is told by its name; two numbers with a stroke between, as
-"3.78 / 3.79", have none and are left out.
+"3.78 / 3.79", have none and are left out. A sentence that names two steps is read clause by clause, so that
+no loss is given the step of another.
 """
 
 import re
@@ -20,6 +21,28 @@ IS = r"\s?(?:loss\s?)?(?:[:=]|is|was|were|of|at|went to|reached|down to)?\s?(?:a
 NUMBER = r"(\d{1,2}\.\d{1,6})(?![\w.]*[\w%])"
 TRAIN = re.compile(rf"\btrain(?:ing)?{IS}{NUMBER}", re.IGNORECASE)
 VAL = re.compile(rf"\bval(?:idation)?{IS}{NUMBER}", re.IGNORECASE)
+# Where a clause says it is, in prose alone: the line of a trainer has no such word in front.
+PLACED = re.compile(
+    rf"\b(?:at|after|by|around|until)\s(?:about\s|around\s)?"
+    rf"(?:(?:step|iteration|iter)\s{COUNT}|{COUNT}\s(?:steps|iterations|iters|updates)\b|\d{{1,9}}k\b)",
+    re.IGNORECASE,
+)
+CLAUSES = re.compile(r"[,;] |,? (?:and|but|while|then) ", re.IGNORECASE)
+FULL_STOP = re.compile(r"(?<=\w)\. ")
+
+
+def clauses(text: str) -> list[str]:
+    """A sentence; where it names several steps in the words of prose, each with what is said of it."""
+    if len(PLACED.findall(text)) < 2:
+        return [text]
+    told: list[str] = []
+    for sentence in FULL_STOP.split(text):
+        told.append("")
+        for clause in CLAUSES.split(sentence):
+            if PLACED.search(clause) and PLACED.search(told[-1]):
+                told.append("")
+            told[-1] += f"{clause}, "
+    return told
 
 
 def add_sentence(text: str, said: Printed) -> None:

@@ -82,6 +82,8 @@ LINES_LOOKED_AT = 200_000
 HEADER_LINES = 20_000
 # A reader that gets less than this share of what the words of the lines tell is not the one whose log it is.
 TOO_LITTLE, FEWEST_TOLD = 0.5, 3
+# Larger shares of a model are trained without an adapter.
+MOST_OF_AN_ADAPTER = 0.5
 # A wrapped log has no line over its width; a few may come from another window.
 LONGER_THAN_WRAPPED = 0.02
 NARROWEST = 20
@@ -291,9 +293,21 @@ def evidence_of(
 
 
 def _count_all(build: Builder) -> None:
-    """Takes all parameters of a model whose trained and frozen ones are printed apart, as with an adapter."""
+    """Takes all parameters of a model whose trained and frozen ones are printed apart, as with an adapter.
+
+    Such weights are no fresh ones.
+    """
     trained, frozen = (build.header.pop(f"{kind}_parameters", None) for kind in ("trained", "frozen"))
-    if trained is None or "parameters_total" in build.header:
+    build.header.pop("trained_parameters_rounding", None)
+    if trained is None:
+        return
+    known = build.header.get("parameters_total")
+    if frozen is not None or (known is not None and trained.number < MOST_OF_AN_ADAPTER * known.number):
+        of = f" of {known.text}" if known is not None else ""
+        # Nobody freezes fresh weights.
+        formula = f"an adapter of {trained.text}{of} parameters is trained, line {line_of(trained)}"
+        build.settings.setdefault("init_from", derived("init_from", "pretrained", formula))
+    if known is not None:
         return
     total = replace(trained, name="parameters_total")
     if frozen is not None:

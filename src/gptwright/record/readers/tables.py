@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from gptwright.facts import derived
 from gptwright.record.arrays import Booleans, Floats, Integers
 from gptwright.record.evidence import CARRIED, EvalLines, Event, EventKind, TrainLines
 from gptwright.record.readers.build import MOST_EVENTS, Builder, further_of
@@ -229,22 +230,27 @@ def note_peak_memory(build: Builder, train: Rows) -> None:
         build.header["peak_memory_bytes"] = fact(said, int(train.line[at]))
 
 
-def note_tokens_per_step(build: Builder, train: Rows) -> None:
-    """Takes the tokens of a step from a count of those since the start, if it grows evenly with the steps."""
+def note_tokens(build: Builder, train: Rows) -> None:
+    """Takes the tokens of a step from a count of those since the start, if it grows evenly with the steps.
+
+    Where texts are of uneven length it does not, and the last count is what was seen.
+    """
     known = np.flatnonzero(np.isfinite(train["tokens_seen"]) & np.isfinite(train["step"]))
     if len(known) < FEWEST_COUNTS or "tokens_per_step" in build.header:
         return
-    counts, steps = train["tokens_seen"][known], train["step"][known]
+    counts, steps, lines = train["tokens_seen"][known], train["step"][known], train.line[known]
     more, passed = np.diff(counts), np.diff(steps)
     if (passed < 0).all():
         more, passed = -more, -passed
     if (passed <= 0).any() or (more <= 0).any():
         return
     each = float((counts[-1] - counts[0]) / (steps[-1] - steps[0]))
-    if np.abs(more / passed / each - 1).max() > UNEVEN:
+    if np.abs(more / passed / each - 1).max() <= UNEVEN:
+        formula = f"what the counts of lines {lines[0]} and {lines[-1]} differ by, over their steps"
+        build.header["tokens_per_step"] = derived("tokens_per_step", round(each), formula, unit="tokens")
         return
-    said = Said("tokens_per_step", round(each))
-    build.header["tokens_per_step"] = fact(said, int(train.line[known[-1]]))
+    last = int(np.argmax(counts))
+    build.header["tokens_seen"] = fact(Said("tokens_seen", int(counts[last])), int(lines[last]))
 
 
 def take_carried(build: Builder, train: Rows, evals: Rows) -> None:

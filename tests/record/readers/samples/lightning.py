@@ -86,6 +86,8 @@ def mlx() -> Sample:
             tokens_per_second=387.697,
         )
     sample.header["peak_memory_bytes"] = 8_104_000_000
+    sample.header["tokens_per_step"] = 388
+    sample.settings["init_from"] = "pretrained"
     return sample
 
 
