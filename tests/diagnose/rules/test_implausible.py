@@ -156,3 +156,18 @@ def test_one_batch_that_is_learned_by_heart_comes_to_nothing_in_its_time(tmp_pat
     lines = [f"step {n} loss: {4.2 * 0.7**n:.6f}\n" for n in range(60)]
     (tmp_path / "log.txt").write_text("".join(lines))
     assert "implausible-loss" not in found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{{'loss': 0.0, 'grad_norm': 0.21, 'learning_rate': 1e-06, 'reward': 0.4{0}, 'epoch': 0.{0}}}",
+        "step {0}/90 | loss: -0.0{0} | average reward: 0.4{0}",
+    ],
+)
+def test_a_loss_beside_rewards_is_none_of_text(tmp_path: Path, line: str) -> None:
+    """That of reinforcement begins at 0 and may be below; neither is a fault."""
+    (tmp_path / "log.txt").write_text("".join(f"{line.format(n)}\n" for n in range(10, 60)))
+    diagnosis = diagnosed(tmp_path)
+    assert {finding.id for finding in diagnosis.findings} <= {"incomplete-log"}
+    assert any("losses beside rewards" in unknown.question for unknown in diagnosis.unknown)

@@ -183,3 +183,15 @@ def test_a_sentence_of_two_steps_gives_each_its_own_losses() -> None:
 def test_tokens_of_an_iteration_are_read_of_any_loop() -> None:
     log = read("tokens per iteration will be: 24,576\nit 10 of 400 :: loss 3.21\nit 20 of 400 :: loss 3.11\n")
     assert log.header["tokens_per_step"].value == 24_576
+
+
+@pytest.mark.parametrize(("first", "of"), [(1, 2), (0, 1)])
+def test_a_pair_in_brackets_behind_the_epoch_counts_its_steps(first: int, of: int) -> None:
+    lines = [
+        f"Epoch:[{epoch}/{of}]({step}/400), loss: {6 - step / 300 - epoch:.4f}, lr: 0.00050000\n"
+        for epoch in (first, first + 1)
+        for step in range(100, 401, 100)
+    ]
+    log = read("Model Params: 25.83M\n" + "".join(lines))
+    np.testing.assert_array_equal(log.train.step, range(100, 801, 100))
+    assert log.header["epochs"].value == 2

@@ -19,6 +19,7 @@ from gptwright.diagnose.scale import (
 from gptwright.diagnose.series import Series, train_loss, val_loss
 from gptwright.facts import derived
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity, Unknown
+from gptwright.record.evidence import OF_REWARDS
 
 # English is guessed by the best models to some 0.4 nats a character; source code, the most predictable text
 # that is trained on, to some 0.5 nats a token.
@@ -48,6 +49,12 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
     since, which guess English to 0.6 bits a character at best; public losses of code and story models; OLMo
     issue 692.
     """
+    if reading.log is not None and reading.log.hazards.get(OF_REWARDS):
+        yield Unknown(
+            "What do the losses beside rewards say?",
+            "a loss of text: that of reinforcement or of preferences is no cross-entropy, may be 0 or below,"
+            " and does not tell how well the model learns; the rewards do",
+        )
     lines = train_loss(reading)
     for curve, word in ((val_loss(reading), "Validation"), (lines, "The training loss")):
         best = curve.best

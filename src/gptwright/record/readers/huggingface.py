@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gptwright.facts import logged
-from gptwright.record.evidence import IN_EPOCHS, NUMBERED, LogFormat, TrainLoss
+from gptwright.record.evidence import IN_EPOCHS, NUMBERED, OF_REWARDS, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
 from gptwright.record.readers.headers import Header
@@ -29,10 +29,13 @@ from gptwright.record.readers.shapes import Columns
 from gptwright.record.readers.tables import Rows, note_tokens
 
 TRAIN = Columns("train", "step", "loss", "learning_rate", "grad_norm", "epoch", "of_bar", "tokens_seen")
+WITHOUT_LOSS = Columns("train", "step", "learning_rate", "grad_norm", "epoch", "of_bar", "tokens_seen")
 EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
+# Of GRPO, DPO and their kin.
+REWARDS = re.compile(r"[\"'](?:eval_)?rewards?[\"'/]")
 # What TRL and the Trainer count, over all processes.
 TOKENS = "num_tokens", "num_input_tokens_seen"
 BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
@@ -135,8 +138,13 @@ class Dicts:
             )
             epoch, of_bar = said.get("epoch", math.nan), float("step" not in said)
             tokens = next((said[name] for name in TOKENS if name in said), math.nan)
-            self._build.row(TRAIN, line, (step, loss, rate, norm, epoch, of_bar, tokens))
-        elif "eval_loss" in said:
+            more = rate, norm, epoch, of_bar, tokens
+            if REWARDS.search(text):
+                self._build.hazards[OF_REWARDS] += 1
+                self._build.row(WITHOUT_LOSS, line, (step, *more))
+            else:
+                self._build.row(TRAIN, line, (step, loss, *more))
+        elif "eval_loss" in said and not REWARDS.search(text):
             step = self._step(said)
             self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
         elif "train_runtime" in said:

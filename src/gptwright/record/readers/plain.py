@@ -24,6 +24,7 @@ from gptwright.record.evidence import (
     IN_EPOCHS,
     NUMBERED,
     OF_CHARACTERS,
+    OF_REWARDS,
     UNNAMED,
     LogFormat,
     TrainLoss,
@@ -86,6 +87,8 @@ SENTENCES = re.compile(
 FEWEST_TIMES, HALF_A_DAY = 3, 43_200.0
 # Evaluations of which so many are the one before are printed again, not made again.
 MOST_REPEATED = 0.5
+# Of reinforcement, whose loss is none of text.
+REWARD = re.compile(r"(?<![a-z])rewards?(?![a-z])", re.IGNORECASE)
 NEVER = re.compile(r"(?!)")
 
 
@@ -134,6 +137,11 @@ class Prints:
         if self._says_again(found, line):
             return True
         placed = self._placed(found, line)
+        if found.has_loss and REWARD.search(text):
+            found.has_loss, found.loss = False, math.nan
+            self._build.hazards[OF_REWARDS] += 1
+            self._rows(found, line, (step_seconds(text), *(math.nan,) * 5), counts_alone=placed)
+            return True
         if placed or (found.has_loss and not found.evaluates):
             self._build.hazards[IN_BITS] += found.in_bits
             self._build.hazards[OF_CHARACTERS] += found.of_characters

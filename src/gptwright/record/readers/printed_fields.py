@@ -44,11 +44,11 @@ COUNTED = re.compile(
     r"|(?<![\w.])it[:=] {0,4}(\d{1,9}(?:\.\d{1,3})?k|\d{1,12})(?![\w.])",
     re.IGNORECASE,
 )
-# A pair by itself, as `[100/300]`, or behind the epoch, as fairseq has it.
+# A pair by itself, as `[100/300]`, or behind the epoch: fairseq's, and MiniMind's `Epoch:[1/2](100/300)`.
 OF_A_PAIR = r"(\d{1,9}(?:\.\d{1,3})?k|\d{1,12})"
 PAIR = re.compile(
     rf"\[\s{{0,8}}{OF_A_PAIR}\s{{0,2}}/\s{{0,8}}{OF_A_PAIR}\s{{0,2}}\]"
-    r"|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)"
+    r"|^[\s:|]{0,12}(\d{1,12})\s{0,2}/\s{0,2}(\d{1,12})(?=\s)|^\]\s{0,2}\((\d{1,12})/(\d{1,12})\)"
 )
 EPOCH = re.compile(
     r"(?<![a-z])(?:epoch|ep)s?(?:[\"']?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8})(\d{1,9}(?:\.\d{1,12})?)"
@@ -150,13 +150,7 @@ VALIDATION = frozenset(
         "holdout",
     )
 )
-TRAINING = frozenset(
-    (
-        "train",
-        "training",
-        "tr",
-    )
-)
+TRAINING = frozenset(("train", "training", "tr"))
 # Beside it Hugging Face's `train_loss` is the mean of the whole run.
 OF_ALL = "train_runtime"
 # Words that make another quantity of it, or the best of several.
