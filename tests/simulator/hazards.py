@@ -79,6 +79,12 @@ def _newest_first(lines: Lines, rng: np.random.Generator) -> Lines:
     return lines[::-1]
 
 
+def _appended(lines: Lines, rng: np.random.Generator) -> Lines:
+    """Behind a first attempt that was given up, into the same file."""
+    given_up = int(rng.uniform(0.1, 0.4) * len(lines))
+    return [*lines[:given_up], *lines]
+
+
 def _unchanged(lines: Lines, rng: np.random.Generator) -> Lines:
     return lines
 
@@ -104,6 +110,7 @@ HAZARDS: Mapping[str, Callable[[Lines, np.random.Generator], Lines]] = MappingPr
         "wrapped": _wrapped,
         "without-colours": _without_colours,
         "newest-first": _newest_first,
+        "appended": _appended,
         "crlf": _unchanged,
         "truncated": _unchanged,
     }

@@ -22,6 +22,13 @@ WARNINGS = (
     " matrix multiplication available but not enabled. Consider setting"
     " `torch.set_float32_matmul_precision('high')` for better performance.",
 )
+ERRORS = (
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU.",
+    "RuntimeError: Windows not yet supported for torch.compile",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'data/mine/train.bin'",
+    "RuntimeError: CUDA error: device-side assert triggered",
+)
 
 
 def out_of_memory(rng: np.random.Generator, run: Run) -> Run:
@@ -82,6 +89,21 @@ def newest_first(rng: np.random.Generator, run: Run) -> Run:
     return run.with_handover(hazards=("newest-first",))
 
 
+def several_runs(rng: np.random.Generator, run: Run) -> Run:
+    """The log of a first attempt stands in front of that of the run."""
+    return run.with_handover(hazards=("appended",))
+
+
+def known_error(rng: np.random.Generator, run: Run) -> Run:
+    """What ends a run before its first step on another kind of machine than it was written for."""
+    texts = (
+        "Traceback (most recent call last):",
+        '  File "train.py", line 167, in <module>',
+        pick(rng, ERRORS),
+    )
+    return run.with_handover(visible_until=-1, insertions=tuple(Insertion(step=-1, text=t) for t in texts))
+
+
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {
         "out-of-memory": Fault(
@@ -109,6 +131,17 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
             plant=newest_first,
             formats=("nanogpt", "llama2c", "build-nanogpt", "nanochat", "llmc", "litgpt", "torchtitan"),
             wishes=MappingProxyType({"variant": "", "finished": True}),
+        ),
+        "several-runs": Fault(
+            plant=several_runs,
+            formats=("nanogpt", "llama2c", "build-nanogpt", "nanochat", "llmc", "litgpt", "torchtitan"),
+            wishes=MappingProxyType({"variant": "", "finished": True}),
+        ),
+        "known-error": Fault(
+            plant=known_error,
+            formats=("nanogpt", "llama2c", "build-nanogpt", "litgpt", "hf"),
+            wishes=MappingProxyType({"variant": "", "kinds": ("consumer", "datacenter")}),
+            allowed=("incomplete-log", "schedule-mismatch", "long-plan"),
         ),
         "incomplete-log": Fault(
             plant=incomplete,
