@@ -1,11 +1,13 @@
 """Steps of Hugging Face's dicts, which print none, from the passes that they count: exact, or none at all."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from gptwright.diagnose.reading import Reading, read_run
 from gptwright.record.open_run import open_run
+from tests.simulator import simulate
 
 HEAD = (
     "***** Running training *****\n  Num examples = 9,600\n  Num Epochs = 4\n"
@@ -115,3 +117,22 @@ def test_unsloth_prints_a_head_of_its_own(tmp_path: Path) -> None:
     assert said == {"device": "NVIDIA GeForce RTX 4060 Ti", "global_batch": 24, "planned_steps": 1600}
     assert made.sizes.parameters is not None
     assert made.sizes.parameters.value == 1_247_086_592
+
+
+def test_simulated_runs_without_their_bars_have_their_steps_or_none(tmp_path: Path) -> None:
+    placed = 0
+    for seed in range(10):
+        simulated = simulate(seed, "hf")
+        folder = simulated.write(tmp_path / str(seed))
+        (folder / "log.txt").write_text(
+            "\n".join(re.findall(r"\{[^{}]*\}", simulated.files["log.txt"])) + "\n"
+        )
+        made, truth = read_run(open_run(str(folder))), simulated.truth
+        if made.progress.last_step is None:
+            continue
+        placed += 1
+        train, evals = steps_of(made)
+        assert train == list(range(truth.log_interval, max(train) + 1, truth.log_interval))
+        assert evals == list(range(truth.eval_interval, max(evals) + 1, truth.eval_interval))
+        assert truth.last_step - made.progress.last_step.number < max(truth.log_interval, truth.eval_interval)
+    assert placed >= 8
