@@ -192,3 +192,21 @@ def test_an_adapter_is_trained_on_weights_that_are_not_fresh(tmp_path: Path) -> 
     assert reading.progress.tokens_seen is not None
     assert reading.progress.tokens_seen.value == tokens
     assert reading.progress.tokens_seen.source == "log:42"
+
+
+def test_gpt_neox_keeps_megatrons_line() -> None:
+    log = read(
+        " samples/sec: 51.1 | iteration    1000/   32000 | elapsed time per iteration (ms): 626.4 | learning"
+        " rate: 1.875E-04 | approx flops per GPU: 40.5TFLOPS | lm_loss: 4.611874E+00 | loss scale: 65536.0 |\n"
+        " validation results at iteration 1000 | lm_loss value: 4.702311E+00 | lm_loss_ppl value: 110.2 | \n"
+    )
+    assert log.train.seconds[0] == pytest.approx(0.6264)
+    assert list(log.train.loss) == [4.611874]
+    assert (log.evals.step[0], log.evals.val_loss[0]) == (1000, 4.702311)
+
+
+def test_modded_nanogpts_first_line() -> None:
+    line = "step {:4d}/6676 | train loss {:.4f} | lr_scale 1.00e+00 | ({:.2f} ms | {} tok/s)\n"
+    log = read("".join(line.format(n, 11 - n / 9, 412.5, 1_271_004) for n in range(1, 9)))
+    assert list(log.train.seconds) == pytest.approx([0.4125] * 8)
+    assert log.header["planned_steps"].value == 6676

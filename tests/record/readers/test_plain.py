@@ -314,7 +314,7 @@ def test_tokens_since_the_start_tell_those_of_a_step(line: str, tokens: int | No
     log = read("".join(line.format(s=s, t=(s + 1) * (tokens or 512)) + "\n" for s in range(0, 100, 5)))
     found = log.header.get("tokens_per_step")
     assert (found.value if found is not None else None) == tokens
-    assert found is None or found.source == "log:20"
+    assert found is None or found.source == "derived"
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,38 @@ def test_a_pair_in_brackets_behind_the_epoch_counts_its_steps(first: int, of: in
     log = read("Model Params: 25.83M\n" + "".join(lines))
     np.testing.assert_array_equal(log.train.step, range(100, 801, 100))
     assert log.header["epochs"].value == 2
+
+
+def test_a_number_is_no_other_numbers_beginning_or_end() -> None:
+    """`1.31K` milliseconds are not 1, and the end of an exponent is no speed of the word behind it."""
+    log = read(
+        "".join(
+            f"iteration: {n} / 90 | elapsed_time_per_iteration_ms: 1.31K | lm_loss: {9 - n / 90} |"
+            f" lr=3.00e-04 tokens/s/gpu=15,212\n"
+            for n in range(1, 9)
+        )
+    )
+    assert len(log.train) == 8
+    assert np.isnan(log.train.seconds).all()
+    assert np.isnan(log.train.tokens_per_second).all()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "step\ttrain loss\tval loss\n100  \t4.21\t\t4.30\n20000\t3.11\t3.25\n",
+        "step\t\ttrain loss\tval loss\n100\t\t4.21\t\t4.30\n20000\t3.11\t\t3.25\n",
+        "\tstep\ttrain loss\tval loss\n0\t100\t4.21\t4.30\n1\t20000\t3.11\t3.25\n",
+    ],
+)
+def test_tabs_that_align_columns_part_no_empty_ones(table: str) -> None:
+    log = read(table)
+    np.testing.assert_array_equal(log.train.step, [100, 20000])
+    np.testing.assert_array_equal(log.train.loss, [4.21, 3.11])
+    np.testing.assert_array_equal(log.evals.val_loss, [4.30, 3.25])
+
+
+def test_a_value_that_is_missing_between_tabs_moves_no_other() -> None:
+    log = read("step\ttrain loss\tval loss\tlr\n100\t4.21\t\t0.001\n200\t3.11\t3.25\t0.001\n")
+    np.testing.assert_array_equal(log.evals.step, [200])
+    np.testing.assert_array_equal(log.train.loss, [4.21, 3.11])

@@ -107,7 +107,7 @@ def batch_change(reading: Reading) -> Iterator[Verdict]:
         )
     elif reading.log is not None and reading.speed.tokens_per_step is None and progress.last_step is not None:
         yield Unknown(
-            "How many tokens were seen?",
+            "How many tokens were seen?" if progress.tokens_seen is None else "How many tokens has a step?",
             "the tokens of a step: batch_size, gradient_accumulation_steps and block_size of the config, or"
             " the head of the log",
         )

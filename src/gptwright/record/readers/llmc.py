@@ -144,6 +144,12 @@ LLMC = Reader(
             r"step +{step}/{planned_steps} \| train loss +{loss} \| norm +{grad_norm} \| lr {learning_rate}"
             r" \| \({ms} ms \| {tokens_per_second} tok/s\)",
         ),
+        # its reference in PyTorch as modded-nanogpt first had it
+        Shape(
+            "train",
+            r"step +{step}/{planned_steps} \| train loss +{loss} \| lr_scale \d\.\d\de[-+]\d\d"
+            r" \| \({ms} ms \| {tokens_per_second} tok/s\)",
+        ),
         CPU,
         # before July 2024, and before May
         Shape(

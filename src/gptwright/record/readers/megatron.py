@@ -75,7 +75,7 @@ MEGATRON = Reader(
         evaluates_train=False,
         time_includes_evaluation=False,
     ),
-    begins=re.compile(r"iteration +\d+/ *\d+ \||validation loss at iteration \d"),
+    begins=re.compile(r"iteration +\d+/ *\d+ \||validation (?:loss|results) at iteration \d"),
     shapes=(
         Shape(
             "train",
@@ -100,6 +100,13 @@ MEGATRON = Reader(
             r" number of skipped iterations: +{skipped} \| number of {loss} iterations: +[1-9]\d{0,9} \|",
         ),
         Shape("eval", r"validation loss at iteration {step}[^|]{0,40}\| lm loss value: {val_loss} \|"),
+        # GPT-NeoX
+        Shape(
+            "train",
+            r"iteration +{step}/ *{planned_steps} \| elapsed time per iteration \(ms\): {ms} \|"
+            r" learning rate: {learning_rate} \|(?>[^|]{0,60}\|){0,2}? lm_loss: {loss} \|",
+        ),
+        Shape("eval", r"validation results at iteration {step} \| lm_loss value: {val_loss} \|"),
     ),
     headers=(
         Header(

@@ -99,8 +99,8 @@ SPEED_NAMED = re.compile(
     re.IGNORECASE,
 )
 SPEED_BEHIND = re.compile(
-    r"(?<![\w.,])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])? ?tok(?:en)?s?/s(?:ec)?(?![a-z])"
-    r"(?!\s{0,3}[:=])"
+    r"(?<![\w.,+-])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])?"
+    r" ?tok(?:en)?s?/s(?:ec)?(?![a-z/])(?!\s{0,3}[:=])"
 )
 # Tokens since the start, by the names that loops give them; a rate has a slash or a "per" behind.
 TOKENS_SEEN = re.compile(
@@ -112,7 +112,7 @@ TOKENS_SEEN = re.compile(
 STEP_TIME = re.compile(
     r"(?<![a-z])(?:dt|(?:step|iter)(?=_m?s)|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
     r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
-    rf"(?: ?\((ms|s)\)|_(ms|s|sec|seconds)(?![a-z]))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?![\w/])",
+    rf"(?: ?\((ms|s)\)|_(ms|s|sec|seconds)(?![a-z]))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?!\.?[\w/])",
     re.IGNORECASE,
 )
 TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")

@@ -165,6 +165,9 @@ class Table:
             if separator in text:
                 self._separator = separator
                 names = [_plain(cell) for cell in self._cells(text)]
+                if separator == "\t":
+                    # Several in a row align columns; one in front of the first is that of an index.
+                    names = names[:1] + [name for name in names[1:] if name]
                 break
         else:
             # fastai parts them by so many spaces that a name may hold one.
@@ -198,6 +201,9 @@ class Table:
         if self._separator == " ":
             return text.replace("No log", "-").split()
         cells = text.split(self._separator)
+        filled = [cell for cell in cells if cell.strip()]
+        if self._separator == "\t" and len(cells) != len(self._names) == len(filled):
+            cells = filled
         if self._separator == "|" and text.lstrip().startswith("|"):
             cells = cells[1:]
         return [cell.strip().strip("\"'*") for cell in cells]
