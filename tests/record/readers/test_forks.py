@@ -197,7 +197,7 @@ def test_an_adapter_is_trained_on_weights_that_are_not_fresh(tmp_path: Path) -> 
 def test_gpt_neox_keeps_megatrons_line() -> None:
     log = read(
         " samples/sec: 51.1 | iteration    1000/   32000 | elapsed time per iteration (ms): 626.4 | learning"
-        " rate: 1.875E-04 | approx flops per GPU: 40.5TFLOPS | lm_loss: 4.611874E+00 | loss scale: 65536.0 |\n"
+        " rate: 1.875E-04 | approx flops per GPU: 40.5TFLOPS | lm_loss: 4.611874E+00 | loss scale: 1.0 |\n"
         " validation results at iteration 1000 | lm_loss value: 4.702311E+00 | lm_loss_ppl value: 110.2 | \n"
     )
     assert log.train.seconds[0] == pytest.approx(0.6264)
