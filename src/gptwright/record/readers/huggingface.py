@@ -42,8 +42,9 @@ BAR = re.compile(r"(?<!\d)(\d{1,12})/(\d{1,12}) \[[\d:?]{4,10}<", re.ASCII)
 # An entry of trainer_state.json has a line for each value, some twenty with memory and tokens.
 LONGEST_DICT = 30
 BEHIND_A_BAR = 60
-# A bar that is drawn ten times a second lags behind its dict, by less than this share of their distance.
-MOST_LAG = 0.5
+# A bar that is drawn ten times a second lags a few steps behind its dict, or less than this share of the
+# distance between two.
+FEW_STEPS, MOST_LAG = 3.0, 0.5
 # What the last of two decimals may hide.
 ROUNDING = 0.005
 
@@ -209,7 +210,7 @@ def _bars_are_late(train: Rows) -> bool:
     if known.sum() < 2 or not np.isfinite(epoch).all():
         return False
     step, epoch = step[known], epoch[known]
-    lag = MOST_LAG * float(np.median(np.diff(step)))
+    lag = max(FEW_STEPS, MOST_LAG * float(np.median(np.diff(step))))
     return bool(np.max(step / (epoch + ROUNDING)) > np.min((step + lag) / (epoch - ROUNDING)))
 
 
