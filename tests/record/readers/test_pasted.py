@@ -189,3 +189,17 @@ def test_devices_of_two_kinds_leave_open_which_was_used() -> None:
     other = SMI.replace("|   0  NVIDIA GeForce RTX 4070", "|   1  NVIDIA GeForce RTX 3060")
     assert "device" not in read_log(None, data=(SMI + other + OF_NANOGPT).encode()).header
     assert "device" in read_log(None, data=(SMI + SMI + OF_NANOGPT).encode()).header
+
+
+@pytest.mark.parametrize("overriding", ["", "Overriding: block_size = 128\nOverriding: n_embd = 128\n"])
+def test_a_comment_beside_a_value_that_an_option_overrode_claims_nothing(overriding: str) -> None:
+    text = (
+        "% python train.py config/songs.py --block_size=128 --n_embd=128\n"
+        "Overriding config with config/songs.py:\nblock_size = 512 # context of 512 characters\n"
+        "n_embd = 384 # some 10M parameters\ndropout = 0.1 # off for CPUs\n"
+        f"{overriding}number of parameters: 0.80M\niter 0: loss 4.4512, time 310.22ms, mfu -100.00%\n"
+    )
+    log = read_log(None, data=text.encode())
+    assert [(comment.field, comment.text.strip()) for comment in log.comments] == [
+        ("dropout", "off for CPUs")
+    ]

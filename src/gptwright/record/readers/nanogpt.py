@@ -168,8 +168,17 @@ class Settings:
             # configurator.py prints a string without its quotes
             if option:
                 self._build.setting(found[1], found[2].strip(), line)
-        self._beside(None if option else found[3], line, found[1])
+        if option:
+            # What stands beside a value of the file is true of that one, and says nothing of the option's.
+            comments = self._build.comments
+            self._build.comments = [comment for comment in comments if comment.field != found[1]]
+        self._beside(None if option or self._is_overridden(found[1]) else found[3], line, found[1])
         return True
+
+    def _is_overridden(self, name: str) -> bool:
+        """Whether the command in front of an echo gives a setting another value."""
+        given, echoed = self._build.header.get(name), self._build.settings.get(name)
+        return given is not None and echoed is not None and given.value != echoed.value
 
     def _pasted(self, text: str, line: int) -> bool:
         """Keeps what a message says of nanoGPT's settings, unless the log itself says it."""
