@@ -230,3 +230,36 @@ def test_a_value_that_is_missing_between_tabs_moves_no_other() -> None:
     log = read("step\ttrain loss\tval loss\tlr\n100\t4.21\t\t0.001\n200\t3.11\t3.25\t0.001\n")
     np.testing.assert_array_equal(log.evals.step, [200])
     np.testing.assert_array_equal(log.train.loss, [4.21, 3.11])
+
+
+def test_a_unit_of_a_step_counts_none() -> None:
+    lines = [
+        f"[{n:>5}/4000] loss: {5 - n / 2000:.4f}  48.7 ms/step  33100 tok/s\n" for n in range(0, 400, 50)
+    ]
+    log = read("".join(lines))
+    np.testing.assert_array_equal(log.train.step, range(0, 400, 50))
+    np.testing.assert_array_equal(log.train.tokens_per_second, 33100)
+    # A name with a slash in front of it does.
+    log = read("train/loss: 3.1 train/step: 20\ntrain/loss: 3.0 train/step: 40\n")
+    np.testing.assert_array_equal(log.train.step, [20, 40])
+
+
+def test_a_bar_of_lightnings_names_what_its_loss_is_of() -> None:
+    bar = "Epoch {}: 100%|####| 250/250 [00:30<00:00, 8.31it/s, v_num=2, train_loss_step={}, val_loss={}"
+    log = read(
+        "".join(f"{bar.format(n, 3.4 - n / 4, 3.5 - n / 4)}, train_loss_epoch=3.9]\n" for n in range(3))
+    )
+    np.testing.assert_array_equal(log.train.loss, [3.4, 3.15, 2.9])
+    np.testing.assert_array_equal(log.evals.val_loss, [3.5, 3.25, 3.0])
+    np.testing.assert_array_equal(log.train.step, [250, 500, 750])
+
+
+def test_a_table_in_a_box() -> None:
+    log = read(
+        "┏━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━┓\n┃ Step ┃ Train Loss ┃ Val Loss ┃\n"
+        "┡━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━┩\n│  100 │     4.2100 │   4.3000 │\n"
+        "├──────┼────────────┼──────────┤\n│  200 │     3.1100 │   3.2500 │\n"
+        "└──────┴────────────┴──────────┘\n"
+    )
+    np.testing.assert_array_equal(log.train.step, [100, 200])
+    np.testing.assert_array_equal(log.evals.val_loss, [4.3, 3.25])

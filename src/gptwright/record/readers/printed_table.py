@@ -74,6 +74,8 @@ EXPORTED = ["wall time", "step", "value"]
 TRIPLE = re.compile(rf"\[\s*(\d{{9,10}}(?:\.\d{{1,20}})?),\s*(\d{{1,12}}),\s*({LOSS})\s*\](?=\s*[,\]]|$)")
 SEPARATORS = (",", "\t", "|", ";")
 RULE = re.compile(r"[\s|:+=─━-]{3,}")
+# What rich draws its boxes with.
+BOXES = str.maketrans({**dict.fromkeys("│┃║", "|"), **dict.fromkeys("┏┓┗┛┡┩┳╇┻└┘├┤┼┴┬╞╡╪╭╮╰╯═", "-")})
 NAME = re.compile(
     r"((?:train(?:ing)?|val(?:id(?:ation)?)?|eval|test)[ _/]loss|learning rate|[a-z_/]{2,30})(?=\s|$)",
     re.IGNORECASE,
@@ -129,6 +131,7 @@ class Table:
 
     def take(self, text: str) -> Row | None:
         """What a line of a table says; None where it is no row."""
+        text = text.translate(BOXES) if not text.isascii() else text
         if not self._names:
             self._may_begin(text)
             return None
