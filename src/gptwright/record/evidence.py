@@ -30,6 +30,8 @@ IN_BITS = "losses printed in bits, times 0.693"
 # A hazard: losses printed as bits a character; in nats they are a character's, and a token's only where its
 # tokens are characters.
 OF_CHARACTERS = "bits a character, times 0.693"
+# A hazard: losses that are logarithms of printed perplexities, whose digits are not those of a print.
+OF_PERPLEXITIES = "losses read from perplexities"
 # A hazard: losses of reinforcement or preferences, which stand beside rewards; they are none of text.
 OF_REWARDS = "losses beside rewards, left out"
 # A hazard: rows of a log whose newest line stands first; they are put in the order of their steps.

@@ -102,3 +102,9 @@ def test_below_the_frequencies_of_letters_context_was_learned(
     lines = [f"step {n:4d} / 1000 | loss {level + 0.9 * math.exp(-n / 80):.4f}\n" for n in range(1, 1001, 5)]
     (tmp_path / "log.txt").write_text("vocab size: 27\nnum params: 4192\n" + "".join(lines))
     assert ("stuck-loss" in found(tmp_path)) == stuck
+
+
+def test_a_perplexity_of_three_digits_stays_the_same_where_a_run_rests(tmp_path: Path) -> None:
+    lines = [f"step {n} ppl {24.1 + 900 * math.exp(-n / 40):.1f} lr 3e-4\n" for n in range(0, 1000, 10)]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    assert "stuck-loss" not in found(tmp_path)

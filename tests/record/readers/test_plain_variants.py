@@ -263,3 +263,22 @@ def test_a_table_in_a_box() -> None:
     )
     np.testing.assert_array_equal(log.train.step, [100, 200])
     np.testing.assert_array_equal(log.evals.val_loss, [4.3, 3.25])
+
+
+def test_one_line_that_meets_a_power_of_two_makes_no_losses_of_bits() -> None:
+    """The perplexity is of an older evaluation; 2 to the power of 4.9 happens to be 29.9."""
+    losses = [6.1, 4.9, 4.2, 3.9, 3.7]
+    log = read("".join(f"Iter: {n * 50}, Loss: {loss}, PPL: 29.9\n" for n, loss in enumerate(losses)))
+    np.testing.assert_array_equal(log.train.loss, losses)
+
+
+def test_names_of_a_loss_without_the_word() -> None:
+    for name in ("nll", "cross entropy", "cross_entropy", "train/nll"):
+        np.testing.assert_array_equal(
+            read(f"step 50 {name}=3.2\nstep 100 {name}=3.1\n").train.loss, [3.2, 3.1]
+        )
+
+
+def test_a_step_that_took_milliseconds_is_no_step() -> None:
+    log = read("it=40 loss 3.21 | step 48ms\nit=80 loss 3.11 | step 47 ms\n")
+    np.testing.assert_array_equal(log.train.step, [40, 80])

@@ -16,6 +16,7 @@ from gptwright.diagnose.scale import uniform_loss
 from gptwright.diagnose.series import train_loss
 from gptwright.diagnose.stuck import flat_stretch, stuck_stretch
 from gptwright.findings import Action, Cause, Confidence, Finding, Severity
+from gptwright.record.evidence import IN_BITS, OF_CHARACTERS, OF_PERPLEXITIES
 
 # A spike that comes back needs nothing; more than a few in a run are a rate or data problem.
 MANY_SPIKES = 3
@@ -24,6 +25,8 @@ MANY_AMONG = 20
 # A loss of so many digits never comes out the same twice while a model learns; so many lines are no chance.
 # One near 0, as 0.012, has fewer, and a text that is known by heart stays there.
 DIGITS_OF_NOISE, SAME_LINES = 4, 20
+# What was printed there, or its digits, is another number: `ppl 24.1` may well stand in twenty lines.
+RECKONED = OF_PERPLEXITIES, IN_BITS, OF_CHARACTERS
 
 
 def stuck_loss(reading: Reading) -> Iterator[Verdict]:
@@ -125,8 +128,9 @@ def _nothing_arrives(reading: Reading) -> list[Cause]:
 
 def _same_throughout(reading: Reading) -> Verdict | None:
     """The finding of a loss that is exactly the same in all of its last lines."""
-    loss = train_loss(reading)
-    if len(loss) < SAME_LINES:
+    loss, log = train_loss(reading), reading.log
+    reckoned = log is not None and any(log.hazards.get(each) for each in RECKONED)
+    if len(loss) < SAME_LINES or reckoned:
         return None
     last = float(loss.value[-1])
     changed = np.flatnonzero(loss.value != last)

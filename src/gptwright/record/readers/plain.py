@@ -24,6 +24,7 @@ from gptwright.record.evidence import (
     IN_EPOCHS,
     NUMBERED,
     OF_CHARACTERS,
+    OF_PERPLEXITIES,
     OF_REWARDS,
     UNNAMED,
     LogFormat,
@@ -33,17 +34,16 @@ from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import NVIDIA_SMI, Header
 from gptwright.record.readers.history import history
 from gptwright.record.readers.nested import flat
-from gptwright.record.readers.printed_fields import (
-    Printed,
+from gptwright.record.readers.printed_fields import Printed, printed
+from gptwright.record.readers.printed_header import take_header
+from gptwright.record.readers.printed_speeds import (
     clock,
     gradient_norm,
     learning_rate,
-    printed,
     step_seconds,
     tokens_per_second,
     tokens_seen,
 )
-from gptwright.record.readers.printed_header import take_header
 from gptwright.record.readers.printed_table import Row, Table
 from gptwright.record.readers.prose import add_sentence, clauses
 from gptwright.record.readers.reader import Reader
@@ -143,8 +143,10 @@ class Prints:
             self._rows(found, line, (step_seconds(text), *(math.nan,) * 5), counts_alone=placed)
             return True
         if placed or (found.has_loss and not found.evaluates):
-            self._build.hazards[IN_BITS] += found.in_bits
+            # One line may meet the power of 2 by chance, where the perplexity is of something else.
+            self._build.hazards[IN_BITS] += found.in_bits - (found.has_power and not found.in_bits)
             self._build.hazards[OF_CHARACTERS] += found.of_characters
+            self._build.hazards[OF_PERPLEXITIES] += found.of_power
             more = (
                 step_seconds(text),
                 tokens_per_second(text),
@@ -237,7 +239,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
     if not (len(train) or len(evals)):
         # A message of failure alone: whose trainer it is nothing says, and the config counts.
         return replace(PLAIN.format, name="messages alone", gpt2_shaped=True)
-    if build.hazards[IN_BITS]:
+    if build.hazards[IN_BITS] > 0:
         for rows, name in ((train, "loss"), (evals, "val_loss")):
             rows[name] = rows[name] * math.log(2)
     _drop_carried(build, train, evals)

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from gptwright.record.readers.fields import LOSS, POSITIVE
+from gptwright.record.readers.fields import LOSS
 
 BETWEEN = r"[\"'\])]{0,2}\s{0,8}(?:[:=|]|is|was)?\s{0,8}[\"'\[]?"
 # A whole number in front of a comma and digits is the beginning of another one.
@@ -19,7 +19,7 @@ NUMBER = (
     r"(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,3}(?:_\d{3})+(?![\d_])"
     r"|\d{1,9}(?:\.\d{1,3})?k(?![a-z])|\d{1,12})"
 )
-WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
+WHOLE = rf"{NUMBER}(?![\d.]*\.\d|\d*%|\d*\s?m?s\b)(?:\s{{0,8}}(?:/|of)\s{{0,8}}{NUMBER})?"
 # W&B counts its own calls in `_step`, beside the trainer's step; `52 ms/step  31200 tok/s` counts none.
 STEP = re.compile(
     r"(?<![a-z])(?<![^\w]_)(?<!^_)(?<![m\d ]s/)(?<!sec/)"
@@ -57,7 +57,8 @@ EPOCH = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(
-    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})((?:cross[_-]?entropy_?)?loss|ppl|perplexity)"
+    r"(?<![a-z0-9])((?:[a-z]{1,20}[ _/.-]{1,3}){0,3})"
+    r"((?:cross[ _-]?entropy[ _]?)?loss|nll|cross[ _-]?entropy|ppl|perplexity)"
     r"((?:(?:/|[ _](?=train|val))[a-z_]{1,20}){0,3})(?:_(?:step|epoch))?(?![a-z_/])(?:\s?\([a-z]{1,12}\))?"
     rf"{BETWEEN}(?<![\w.-])({VALUE})(?!(?!nats\b)[\w.]*[\w%])",
     re.IGNORECASE,
@@ -88,49 +89,9 @@ VAL_ALONE = re.compile(
     rf"(?<![a-z/_])val(?:id(?:ation)?)?{BETWEEN}(\d{{1,3}}\.\d{{2,12}})(?![\w.]*[\w%])(?! ?[a-z])",
     re.IGNORECASE,
 )
-RATE = re.compile(
-    rf"(?<![a-z])(?:lr|learning[ _]?rate){BETWEEN}((?!\d{{1,12}},\d){POSITIVE})(?![\w.]*[\w%])", re.IGNORECASE
-)
-NORM = re.compile(
-    rf"(?<![a-z])(?:g(?:rad(?:ient)?)?[ _]?norm|norm){BETWEEN}({VALUE})(?![\w.]*[\w%])", re.IGNORECASE
-)
-SPEED_NAMED = re.compile(
-    rf"(?<![a-z/])(?:tok(?:en)?s?)(?:/|[ _]per[ _]|_)s(?:ec(?:ond)?)?{BETWEEN}"
-    r"((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])?(?![\w.])",
-    re.IGNORECASE,
-)
-SPEED_BEHIND = re.compile(
-    r"(?<![\w.,+-])((?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,12})?) ?([kKM])?"
-    r" ?tok(?:en)?s?/s(?:ec)?(?![a-z/])(?!\s{0,3}[:=])"
-)
-# Tokens since the start, by the names that loops give them; a rate has a slash or a "per" behind.
-TOKENS_SEEN = re.compile(
-    r"(?<![a-z])(?:(?:num_)?(?:input_)?tok(?:en)?s?[ _](?:seen|trained|processed|consumed|so far)"
-    r"|(?:trained|seen|total|processed|consumed|cumulative)[ _]tok(?:en)?s?|n_tokens|tokens)"
-    rf"{BETWEEN}((?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}})(?:\.\d{{1,12}})?) ?([kKMB])?(?![\w.]*[\w/%])",
-    re.IGNORECASE,
-)
-STEP_TIME = re.compile(
-    r"(?<![a-z])(?:dt|(?:step|iter)(?=_m?s)|step_avg|(?:step|iter|iteration|batch)s?[ _]time"
-    r"|time[ _/](?:per[ _])?(?:step|iter|iteration|batch))"
-    rf"(?: ?\((ms|s)\)|_(ms|s|sec|seconds)(?![a-z]))?{BETWEEN}({POSITIVE}) ?(ms|s|sec|seconds)?(?!\.?[\w/])",
-    re.IGNORECASE,
-)
-TIME_OF_A_STEP = re.compile(rf"(?<![\w.])({POSITIVE}) ?(ms|s)/(?:step|it|iter|batch)(?![a-z])")
-STEPS_A_SECOND = re.compile(rf"(?<![\w.])({POSITIVE}) ?(?:it|steps|step|iter|batches)/s(?:ec)?(?![a-z])")
-MILLISECONDS = re.compile(rf"(?<![a-z_])time{BETWEEN}({POSITIVE}) ?ms(?![\w/])", re.IGNORECASE)
-STAMP = re.compile(r"(?<!\d)(\d{1,2}):(\d\d):(\d\d(?:[.,]\d{1,6})?)(?!\d|:\d)")
-ELAPSED = re.compile(
-    rf"(?<![a-z])elapsed(?:[ _]?time)?{BETWEEN}({POSITIVE})(?: ?s(?:ec(?:onds)?)?)?(?![\w:/.])"
-    rf"|\(({POSITIVE}) ?s\)\s*$|^\W{{0,4}}\[\d{{1,12}} \| (\d{{1,12}}\.\d\d)\]",
-    re.IGNORECASE,
-)
+POWERS = frozenset(("ppl", "perplexity"))
 # Rounding of either; a mean of perplexities is further off.
 POWER_WITHIN, LARGEST_POWER = 0.02, 30.0
-# A time of day stands at the front, behind a date at most.
-LONGEST_STAMP = 30
-SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
-
 # A bar or a summary of an evaluation, whose losses have no word of their own in front.
 VALIDATING = re.compile(
     r"(?<![a-z])(?:valid|validating|validation|evaluating|evaluation)(?::? (?!loss)|: \s{0,4}\d{1,3}%)"
@@ -202,6 +163,7 @@ class Printed:
         has_loss: a training loss is printed, be it NaN.
         has_val_loss: likewise of validation.
         val_bpb: of validation, bits a byte; NaN also where it is not printed.
+        has_power: a perplexity stands beside.
         of_power: no loss of training is printed but its perplexity.
         in_bits: the perplexity beside the loss is 2 to its power, as fairseq has it.
         of_characters: the losses were printed as bits a character, and no others.
@@ -217,6 +179,7 @@ class Printed:
     has_loss: bool = False
     has_val_loss: bool = False
     val_bpb: float = math.nan
+    has_power: bool = False
     of_power: bool = False
     in_bits: bool = False
     of_characters: bool = False
@@ -304,7 +267,7 @@ def _losses(text: str, said: Printed) -> None:
         words = set(re.split(r"[ _/.-]+", f"{prefix} {suffix}".lower()))
         if words & OTHER:
             continue
-        into = said if name.lower().endswith("loss") else powers
+        into = powers if name.lower() in POWERS else said
         value = _value(number)
         # `Train/Val Loss` is one of both; what it is of training is said first.
         if (words & VALIDATION or of_validation) and not words & TRAINING:
@@ -319,6 +282,7 @@ def _losses(text: str, said: Printed) -> None:
     if beside is not None and not powers.has_val_loss:
         said.val_loss, said.has_val_loss = float(beside[1]), True
     losses_are_named = said.has_val_loss
+    said.has_power = powers.has_loss or powers.has_val_loss
     said.in_bits = _is_power(2, said, powers) and not _is_power(math.e, said, powers)
     if not said.has_val_loss and powers.has_val_loss and powers.val_loss >= 1:
         said.val_loss, said.has_val_loss = math.log(powers.val_loss), True
@@ -334,69 +298,5 @@ def _is_power(base: float, said: Printed, powers: Printed) -> bool:
     return False
 
 
-def learning_rate(text: str) -> float:
-    """The learning rate that a line prints; NaN where it prints none."""
-    return _number(RATE, text)
-
-
-def gradient_norm(text: str) -> float:
-    """The gradient norm that a line prints; NaN where it prints none."""
-    return _number(NORM, text)
-
-
-def tokens_per_second(text: str) -> float:
-    """The speed that a line prints; NaN where it prints none."""
-    # `48.3k tok/s 2.71 s/it`: a number on either side of the unit, and no other of a step is as large.
-    found = [match for match in (SPEED_NAMED.search(text), SPEED_BEHIND.search(text)) if match is not None]
-    return max(
-        (float(match[1].replace(",", "")) * SCALE[(match[2] or "").lower()] for match in found),
-        default=math.nan,
-    )
-
-
-def tokens_seen(text: str) -> float:
-    """Tokens since the start of the run that a line prints; NaN where it prints none."""
-    found = TOKENS_SEEN.search(text) if "okens" in text or "OKENS" in text else None
-    if found is None:
-        return math.nan
-    return float(found[1].replace(",", "")) * SCALE[(found[2] or "").lower()]
-
-
-def step_seconds(text: str) -> float:
-    """The time of one step that a line prints with its unit; NaN where it prints none."""
-    named = STEP_TIME.search(text)
-    unit = named and (named[1] or named[2] or named[4])
-    if named is not None and unit:
-        return float(named[3]) * _seconds(unit)
-    behind = TIME_OF_A_STEP.search(text)
-    if behind is not None:
-        return float(behind[1]) * _seconds(behind[2])
-    rate = STEPS_A_SECOND.search(text)
-    if rate is not None:
-        return 1 / float(rate[1]) if float(rate[1]) > 0 else math.nan
-    plain = MILLISECONDS.search(text)
-    return float(plain[1]) * 1e-3 if plain is not None else math.nan
-
-
-def clock(text: str) -> float:
-    """What a clock shows, in seconds: since the start, else the time of day; NaN where there is none."""
-    elapsed = ELAPSED.search(text)
-    if elapsed is not None:
-        return float(elapsed[1] or elapsed[2] or elapsed[3])
-    stamp = STAMP.search(text[:LONGEST_STAMP])
-    if stamp is None:
-        return math.nan
-    return 3600 * float(stamp[1]) + 60 * float(stamp[2]) + float(stamp[3].replace(",", "."))
-
-
-def _number(pattern: re.Pattern[str], text: str) -> float:
-    found = pattern.search(text)
-    return _value(found[1]) if found is not None else math.nan
-
-
 def _value(text: str) -> float:
     return float(text.replace(",", ""))
-
-
-def _seconds(unit: str) -> float:
-    return 1e-3 if unit.lower() == "ms" else 1.0

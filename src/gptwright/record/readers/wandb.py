@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from gptwright.record.evidence import NUMBERED
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.headers import Said, fact
-from gptwright.record.readers.printed_fields import learning_rate, printed
+from gptwright.record.readers.printed_fields import printed
+from gptwright.record.readers.printed_speeds import learning_rate
 from gptwright.record.readers.shapes import Columns
 
 BEGIN = re.compile(r"^wandb: +(?:Run s|S)ummary:$|^wandb: +Run summary ")
