@@ -297,3 +297,14 @@ def test_llmc_says_what_it_had_no_memory_for(tmp_path: Path) -> None:
     assert {fact.name: fact.source for fact in finding.evidence}["allocation_bytes"] == "log:13"
     cut = [int(str(value)) for value in finding.actions[0].settings.values()]
     assert math.prod(cut) * 1024 == 196_608
+
+
+def test_evaluations_that_are_numbers_again_speak_for_the_weights(tmp_path: Path) -> None:
+    text = "step 0: train loss 10.9512, val loss nan\n" + "".join(
+        f"step {n}: train loss {11 - n / 400:.4f}, val loss {11 - n / 410:.4f}\n"
+        for n in range(250, 1500, 250)
+    )
+    (tmp_path / "log.txt").write_text(text)
+    finding = found(tmp_path)["non-finite-loss"]
+    assert finding.severity == "warning"
+    assert "1 of 6 evaluations are no numbers, the first at step 0" in finding.message

@@ -282,3 +282,23 @@ def test_names_of_a_loss_without_the_word() -> None:
 def test_a_step_that_took_milliseconds_is_no_step() -> None:
     log = read("it=40 loss 3.21 | step 48ms\nit=80 loss 3.11 | step 47 ms\n")
     np.testing.assert_array_equal(log.train.step, [40, 80])
+
+
+@pytest.mark.parametrize("word", ["inf", "nan"])
+def test_what_lines_show_before_the_first_evaluation_is_none(word: str) -> None:
+    lines = [
+        f"step {n} | train_loss {5 - n / 900:.4f} | val_loss {word if n < 500 else 4.6 - n // 500 / 10}\n"
+        for n in range(0, 2000, 50)
+    ]
+    log = read("".join(lines))
+    assert log.hazards[CARRIED] == 3
+    assert np.isfinite(log.evals.val_loss).all()
+
+
+def test_a_best_validation_makes_no_line_another_trainers() -> None:
+    log = read(
+        "".join(f"step {n}: loss {5 - n / 900:.4f}, best val loss 3.4142\n" for n in range(0, 500, 50))
+    )
+    assert log.format.name == "plain prints"
+    assert len(log.train) == 10
+    assert not len(log.evals)

@@ -119,12 +119,15 @@ def non_finite_loss(reading: Reading) -> Iterator[Verdict]:
 
 
 def _in_evaluations_alone(reading: Reading, log: LogEvidence) -> Verdict | None:
-    """The finding of evaluations that are no numbers while training lines behind them go on as numbers."""
-    bad, train = np.flatnonzero(log.evals.loss_is_bad), log.train
+    """The finding of evaluations that are no numbers while what stands behind them goes on as numbers."""
+    bad, train, evals = np.flatnonzero(log.evals.loss_is_bad), log.train, log.evals
     if train.loss_is_bad.any() or not len(bad):
         return None
-    line, step = int(log.evals.line[bad[0]]), int(log.evals.step[bad[0]])
-    later = np.flatnonzero((log.moment(train.line) > log.moment(line)) & np.isfinite(train.loss))
+    line, step = int(evals.line[bad[0]]), int(evals.step[bad[0]])
+    word, losses, lines, steps = "training lines go", train.loss, train.line, train.step
+    if not len(train):
+        word, losses, lines, steps = "evaluations behind go", evals.val_loss, evals.line, evals.step
+    later = np.flatnonzero((log.moment(lines) > log.moment(line)) & np.isfinite(losses))
     if len(later) < FEWEST_SOUND:
         return None
     last = int(later[-1])
@@ -132,12 +135,12 @@ def _in_evaluations_alone(reading: Reading, log: LogEvidence) -> Verdict | None:
         "non-finite-loss",
         Severity.WARNING,
         Confidence.CERTAIN,
-        f"{len(bad)} of {len(log.evals)} evaluations are no numbers, the first at {reading.at(step)} (line"
-        f" {line}), while the training lines go on as numbers, to {train.loss[last]:.4f} at"
-        f" {reading.at(int(train.step[last]))}: the weights are sound, and the evaluation is not.",
+        f"{len(bad)} of {len(evals)} evaluations are no numbers, the first at {reading.at(step)} (line"
+        f" {line}), while the {word} on as numbers, to {losses[last]:.4f} at"
+        f" {reading.at(int(steps[last]))}: the weights are sound, and the evaluation is not.",
         [
             logged("loss", "nan", line),
-            logged("loss", float(train.loss[last]), int(train.line[last]), unit="nats"),
+            logged("loss", float(losses[last]), int(lines[last]), unit="nats"),
         ],
         causes=[
             Cause(

@@ -248,12 +248,16 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> LogFormat | None:
 
 
 def _drop_carried(build: Builder, train: Rows, evals: Rows) -> None:
-    """Keeps of evaluations that training lines repeat until the next one, as bars do, those that are new."""
+    """Keeps of evaluations that training lines repeat until the next one, as bars do, those that are new.
+
+    What they show before the first, NaN or infinity, is none.
+    """
     val = evals["val_loss"]
-    again = np.append(False, val[1:] == val[:-1]) & np.isin(evals.line, train.line)
+    same = (val[1:] == val[:-1]) | (np.isnan(val[1:]) & np.isnan(val[:-1]))
+    again = np.append(False, same) & np.isin(evals.line, train.line)
     moves = len(train) > 1 and (np.diff(train["loss"]) == 0).mean() < MOST_REPEATED
     if len(evals) and moves and again.mean() > MOST_REPEATED:
-        evals.take(~again)
+        evals.take(~again & np.maximum.accumulate(np.isfinite(val)))
         build.hazards[CARRIED] = len(evals)
 
 
