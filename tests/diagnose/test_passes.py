@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gptwright.diagnose.engine import diagnose
 from gptwright.diagnose.reading import Reading, read_run
 from gptwright.record.open_run import open_run
 from tests.simulator import simulate
@@ -100,6 +101,19 @@ def test_dicts_that_a_file_kept_back_are_placed_by_their_passes(tmp_path: Path) 
         if step in (900, 1600):
             text += "\n" + "".join(kept[:30] if step == 900 else kept[30:])
     assert steps_of(reading(tmp_path, text))[0] == list(range(25, 1601, 25))
+
+
+def test_dicts_of_each_pass_alone(tmp_path: Path) -> None:
+    made = reading(tmp_path, HEAD + "".join(dicts(1200, every=400)))
+    assert steps_of(made) == ([400, 800, 1200], [400, 800, 1200])
+
+
+def test_passes_that_begin_anew_are_another_run(tmp_path: Path) -> None:
+    """Two outputs in one file: the rate that is high again was not raised in a resume."""
+    made = reading(tmp_path, HEAD + "".join(dicts(700)) + HEAD + "".join(dicts(1150)))
+    assert steps_of(made)[0] == list(range(25, 1151, 25))
+    assert {finding.id for finding in diagnose(made).findings} >= {"several-runs"}
+    assert "lr-jump" not in {finding.id for finding in diagnose(made).findings}
 
 
 def test_unsloth_prints_a_head_of_its_own(tmp_path: Path) -> None:

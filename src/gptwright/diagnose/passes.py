@@ -135,6 +135,8 @@ def _regular(passes: Floats, error: Floats, each: Pass) -> Floats | None:
     single = _only_whole(low, high)
     if single is not None or len(passes) < 2:
         return single
+    if not (passes % 1).any():
+        return None if each.whole is None else passes * each.whole
     intervals = len(passes) - 1
     least = math.ceil((passes[-1] - error[-1] - passes[0] - error[0]) * each.low / intervals)
     most = math.floor((passes[-1] + error[-1] - passes[0] + error[0]) * each.high / intervals)

@@ -15,11 +15,13 @@ head tell of the steps is found later, when config and facts are known too. Unsl
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
 
 from gptwright.facts import logged
+from gptwright.record.arrays import Floats
 from gptwright.record.evidence import IN_EPOCHS, NUMBERED, OF_REWARDS, LogFormat, TrainLoss
 from gptwright.record.readers.build import Builder
 from gptwright.record.readers.fields import LOSS
@@ -194,13 +196,25 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> None:
         build.hazards[IN_EPOCHS] = len(epochs)
         return
     build.hazards[NUMBERED] = len(train) + len(evals)
-    train["step"] = np.arange(1, len(train) + 1, dtype=np.float64)
-    evals["step"] = np.searchsorted(train.line, evals.line).astype(np.float64)
+    before = np.searchsorted(train.line, evals.line)
     passed = np.diff(train["epoch"])
     if not len(passed) or not (passed <= 0).all() or not passed.any():
+        train["step"] = _in_order(train["epoch"])
+        evals["step"] = np.concatenate([[0.0], train["step"]])[before]
         return
-    train["step"], evals["step"] = len(train) + 1 - train["step"], len(train) - evals["step"]
+    train["step"], evals["step"] = np.arange(len(train), 0.0, -1.0), len(train) - before.astype(np.float64)
     build.header["epochs"] = logged("epochs", float(train["epoch"][0]), int(train.line[0]))
+
+
+def _in_order(epochs: Floats) -> Floats:
+    """Numbers of dicts; where the passes go back, a run goes on from an earlier one, or another one begins."""
+    numbers, passed = np.zeros(len(epochs)), list[float]()
+    for at, epoch in enumerate(epochs.tolist()):
+        if passed and epoch < passed[-1]:
+            del passed[bisect_left(passed, epoch) :]
+        passed.append(epoch)
+        numbers[at] = len(passed)
+    return numbers
 
 
 def _bars_are_late(train: Rows) -> bool:
