@@ -207,7 +207,7 @@ def _finish(build: Builder, train: Rows, evals: Rows) -> None:
 
 
 def _in_order(epochs: Floats) -> Floats:
-    """Numbers of dicts; where the passes go back, a run goes on from an earlier one, or another one begins."""
+    """Numbers of dicts; where passes go back, a run goes on from an earlier dict, or another run begins."""
     numbers, passed = np.zeros(len(epochs)), list[float]()
     for at, epoch in enumerate(epochs.tolist()):
         if passed and epoch < passed[-1]:
