@@ -54,3 +54,20 @@ def test_passes_over_stated_data_are_tokens_where_no_step_is_printed(tmp_path: P
     assert progress.tokens_seen is not None
     assert progress.tokens_seen.value == 98_304_000
     assert progress.last_step is None
+
+
+def test_a_dict_may_say_its_step_itself(tmp_path: Path) -> None:
+    lines = [
+        f"{{'loss': {3 - n / 200:.4f}, 'grad_norm': 1.1, 'learning_rate': 9e-05, 'epoch': {n / 150:.2f},"
+        f" 'global_step/max_steps': '{n}/450', 'percentage': '{n / 4.5:.2f}%', 'elapsed_time': '1m 2s'}}\n"
+        for n in range(5, 300, 5)
+    ]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    reading = read_run(open_run(str(tmp_path)))
+    progress = reading.progress
+    assert reading.train is not None
+    assert set(reading.train.segment) == {0}
+    assert progress.last_step is not None
+    assert progress.last_step.value == 295
+    assert progress.planned_steps is not None
+    assert progress.planned_steps.value == 450

@@ -36,6 +36,8 @@ EVAL = Columns("eval", "step", "val_loss", "epoch")
 
 DICT = re.compile(r"\{[^{}]{8,3000}\}")
 ITEM = re.compile(rf"[\"']([a-z_]{{2,40}})[\"']: ?[\"']?({LOSS})[\"']?(?=[,}}\s])", re.ASCII)
+# ms-swift says where it is in the dict itself.
+OF_ALL_STEPS = re.compile(r"[\"']global_step/max_steps[\"']: ?[\"'](\d{1,12})/(\d{1,12})[\"']", re.ASCII)
 # Of GRPO, DPO and their kin.
 REWARDS = re.compile(r"[\"'](?:eval_)?rewards?[\"'/]")
 # What TRL and the Trainer count, over all processes.
@@ -130,6 +132,10 @@ class Dicts:
 
     def _dict(self, text: str, line: int) -> bool:
         said = {name: float(value) for name, value in ITEM.findall(text)}
+        if (told := OF_ALL_STEPS.search(text)) is not None:
+            said["step"] = float(told[1])
+            # It stands in every line, and is no process's head.
+            self._build.header["planned_steps"] = logged("planned_steps", int(told[2]), line)
         if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
             if self._total is None and self._last_total is not None:
                 self._total = self._last_total
