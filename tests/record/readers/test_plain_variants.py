@@ -302,3 +302,9 @@ def test_a_best_validation_makes_no_line_another_trainers() -> None:
     assert log.format.name == "plain prints"
     assert len(log.train) == 10
     assert not len(log.evals)
+
+
+def test_a_date_in_front_is_no_pair_of_counters() -> None:
+    lines = [f"03/25 10:{n:02d}:44 - INFO - [{n}/40] lr: 3e-4 loss: {5 - n / 30:.4f}\n" for n in range(1, 30)]
+    np.testing.assert_array_equal(read("".join(lines)).train.step, range(1, 30))
+    np.testing.assert_array_equal(read("10/40 loss: 3.1\n20/40 loss: 3.0\n").train.step, [10, 20])

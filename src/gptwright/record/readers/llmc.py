@@ -168,7 +168,8 @@ LLMC = Reader(
         # the reference prints all digits
         Shape(
             "eval",
-            r"(?<!, )(?<!\w)(?<!\w )val loss {val_loss}(?:(?<=\d{4})|(?<=nan)|(?<=inf))(?![\w.,])",
+            r"(?<!, )(?<!\w)(?<!best )(?<!lowest )"
+            r"val loss {val_loss}(?:(?<=\d{4})|(?<=nan)|(?<=inf))(?![\w.,])",
             weight=0.5,
         ),
     ),
