@@ -71,3 +71,16 @@ def test_a_dict_may_say_its_step_itself(tmp_path: Path) -> None:
     assert progress.last_step.value == 295
     assert progress.planned_steps is not None
     assert progress.planned_steps.value == 450
+
+
+def test_a_bar_behind_a_dict_of_rewards_tells_its_step(tmp_path: Path) -> None:
+    bar = " 10%|#  | {}/200 [00:07<05:52,  1.39it/s]\r"
+    text = bar.format(1)
+    for step in range(1, 9):
+        # The bar is drawn at most ten times a second, but anew behind each dict.
+        text += f"{{'loss': 0.0, 'learning_rate': 1e-06, 'reward': 0.{step}, 'epoch': 0.{step}}}\n"
+        text += bar.format(step)
+    (tmp_path / "log.txt").write_text(text)
+    train = read_run(open_run(str(tmp_path))).train
+    assert train is not None
+    assert list(train.step) == list(range(1, 9))

@@ -61,12 +61,15 @@ def implausible_loss(reading: Reading) -> Iterator[Verdict]:
         if best is not None and curve.value[best] < 0:
             yield _negative(reading, curve, best, word)
             return
-    if (above := _above_any_guess(reading)) is not None:
-        yield above
+    wrong = _above_any_guess(reading) or _of_nothing(reading, lines)
+    if wrong is not None:
+        yield wrong
         return
-    if (nothing := _of_nothing(reading, lines)) is not None:
-        yield nothing
-        return
+    yield from _validation_of_no_text(reading)
+
+
+def _validation_of_no_text(reading: Reading) -> Iterator[Verdict]:
+    """What there is to say of a validation below all that text leaves to guess."""
     val = val_loss(reading).after(0)
     best = val.best
     if best is None or fires(below_reference, reading):

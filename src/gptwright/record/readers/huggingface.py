@@ -72,6 +72,7 @@ class Dicts:
         self._awaits_bar = False
         self._is_first_behind = False
         self._redraws = False
+        self._columns = TRAIN
 
     def take(self, text: str, line: int) -> bool:
         """Takes the bars and dicts of a line, or a line of a dict that lies over several."""
@@ -126,7 +127,7 @@ class Dicts:
         if done == self._last_step:
             self._redraws |= not self._awaits_bar and self._is_first_behind
         elif self._awaits_bar and self._redraws:
-            self._build.amend(TRAIN, done)
+            self._build.amend(self._columns, done)
             self._last_step, self._awaits_bar = float(done), False
         self._is_first_behind = False
 
@@ -137,22 +138,7 @@ class Dicts:
             # It stands in every line, and is no process's head.
             self._build.header["planned_steps"] = logged("planned_steps", int(told[2]), line)
         if "loss" in said and said.keys() & {"epoch", "step", "learning_rate"}:
-            if self._total is None and self._last_total is not None:
-                self._total = self._last_total
-            step = self._fresh_step(said)
-            rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
-            # Losses that are no numbers are left out of the printed mean; where all were, it is 0.
-            loss = (
-                math.nan if said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said else said["loss"]
-            )
-            epoch, of_bar = said.get("epoch", math.nan), float("step" not in said)
-            tokens = next((said[name] for name in TOKENS if name in said), math.nan)
-            more = rate, norm, epoch, of_bar, tokens
-            if REWARDS.search(text):
-                self._build.hazards[OF_REWARDS] += 1
-                self._build.row(WITHOUT_LOSS, line, (step, *more))
-            else:
-                self._build.row(TRAIN, line, (step, loss, *more))
+            self._training(text, said, line)
         elif "eval_loss" in said and not REWARDS.search(text):
             step = self._step(said)
             self._build.row(EVAL, line, (step, said["eval_loss"], said.get("epoch", math.nan)))
@@ -165,6 +151,24 @@ class Dicts:
         if said.get("epoch", 0.0) > 0:
             self._build.header["epochs"] = logged("epochs", said["epoch"], line)
         return True
+
+    def _training(self, text: str, said: dict[str, float], line: int) -> None:
+        """Takes a dict of training."""
+        if self._total is None and self._last_total is not None:
+            self._total = self._last_total
+        step = self._fresh_step(said)
+        rate, norm = said.get("learning_rate", math.nan), said.get("grad_norm", math.nan)
+        epoch, of_bar = said.get("epoch", math.nan), float("step" not in said)
+        tokens = next((said[name] for name in TOKENS if name in said), math.nan)
+        more = rate, norm, epoch, of_bar, tokens
+        self._columns = WITHOUT_LOSS if REWARDS.search(text) else TRAIN
+        if self._columns is WITHOUT_LOSS:
+            self._build.hazards[OF_REWARDS] += 1
+            self._build.row(WITHOUT_LOSS, line, (step, *more))
+            return
+        # Losses that are no numbers are left out of the printed mean; where all were, it is 0.
+        is_bad = said["loss"] == 0 and math.isnan(norm) and "grad_norm" in said
+        self._build.row(TRAIN, line, (step, math.nan if is_bad else said["loss"], *more))
 
     def _fresh_step(self, said: dict[str, float]) -> float:
         """The step of a training dict; NaN where the last bar is that of the dict before."""
