@@ -16,7 +16,6 @@ from gptwright.diagnose.rules.guarded import skipped_steps
 from gptwright.facts import Fact, logged
 from gptwright.findings import Action, Cause, Confidence, Severity
 from gptwright.record.evidence import Event, EventKind, LogEvidence
-from gptwright.record.readers.headers import line_of
 
 SLOW_ATTENTION = re.compile(
     r"flash ?attention requires|slow attention|not compiled with flash attention", re.IGNORECASE
@@ -258,7 +257,7 @@ def out_of_memory(reading: Reading) -> Iterator[Verdict]:
 def _announced(reading: Reading, event: Event) -> tuple[Fact, Fact] | None:
     """The bytes that llm.c said it would take right before it had no memory, and for what."""
     size, what = (reading.settings.logged.get(name) for name in ("allocation_bytes", "allocation_of"))
-    if size is None or what is None or not 0 < event.line - line_of(size) <= RIGHT_BEFORE:
+    if size is None or what is None or not 0 < event.line - size.line <= RIGHT_BEFORE:
         return None
     return size, what
 

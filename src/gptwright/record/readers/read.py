@@ -305,7 +305,7 @@ def _count_all(build: Builder) -> None:
     if frozen is not None or (known is not None and trained.number < MOST_OF_AN_ADAPTER * known.number):
         of = f" of {known.text}" if known is not None else ""
         # Nobody freezes fresh weights.
-        formula = f"an adapter of {trained.text}{of} parameters is trained, line {line_of(trained)}"
+        formula = f"an adapter of {trained.text}{of} parameters is trained, line {trained.line}"
         build.settings.setdefault("init_from", derived("init_from", "pretrained", formula))
     if known is not None:
         return
