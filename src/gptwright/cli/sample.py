@@ -11,13 +11,13 @@ import click
 from gptwright.cli.options import device_option, json_option, print_json
 from gptwright.errors import ConfigError
 
-# Where nanoGPT's sample.py looks, and where `train` puts a run, if nobody says otherwise.
-DEFAULT_OUT = "out"
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gptwright.train.speak import Sample
+
+# Where nanoGPT's sample.py looks, and where `train` puts a run, if nobody says otherwise.
+DEFAULT_OUT = "out"
 
 
 @click.command(
