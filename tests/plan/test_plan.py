@@ -363,7 +363,8 @@ def test_no_loss_is_promised_to_a_context_far_shorter_than_the_known_runs(
 
 
 @pytest.mark.parametrize(
-    ("settings", "says_so"), [({}, True), ({"compile": False}, False), ({"loss_chunk": 512}, False)]
+    ("settings", "says_so"),
+    [({}, True), ({"compile": False}, False), ({"loss_chunk": 512}, False), ({"vocab_size": 65}, False)],
 )
 def test_of_a_compiled_step_it_says_that_nvidia_smi_shows_more(
     settings: dict[str, Any], *, says_so: bool

@@ -22,7 +22,7 @@ from gptwright.report.terminal import facts_table, titled_table
 
 # A share of the training's time from which evaluations belong into the answer.
 WORTH_SAYING = 0.05
-# Of compiled steps with whole logits (docs/memory.md).
+# Of compiled steps whose logits stand at the peak (docs/memory.md).
 HELD_BESIDES = "nvidia-smi shows what the allocator holds besides: 5 to 35 % more in public readings"
 
 
@@ -173,7 +173,8 @@ def _memory(plan: Plan) -> list[Fact]:
         if size
     )
     formula = f"{parts}; {PHASES[memory.peak_phase]}"
-    if plan.device.kind == "cuda" and plan.device.compiled and not plan.config.loss_chunk:
+    whole_logits = memory.logits and not plan.config.loss_chunk
+    if plan.device.kind == "cuda" and plan.device.compiled and whole_logits:
         formula += f"; {HELD_BESIDES}"
     facts = [derived("peak memory", memory.total, formula, unit="bytes")]
     if plan.device.memory is not None:
