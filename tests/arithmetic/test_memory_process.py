@@ -83,8 +83,8 @@ def shape(
     )
 
 
-# The short form takes every other one; each is another thing that fills the memory. Those are narrow: a
-# narrow model fills as much in a fraction of the time.
+# The short form takes every other one; each is another thing that fills the memory. Most of those are
+# narrow: a narrow model fills as much in a fraction of the time.
 TRAININGS = [
     (shape(6, 4, 64, 64, 65), 256, 1),  # all in the heap
     (shape(4, 4, 256, 256, 8000), 16, 1),  # logits with a mapping of their own
@@ -96,7 +96,7 @@ TRAININGS = [
 ]
 # With our own kernels, where the process keeps all that it frees unless it is to be small.
 WITH_KERNELS = [
-    (shape(2, 4, 64, 128, 8000, kernels=True), 16, 2),  # logits among the activations
+    (shape(4, 4, 256, 256, 8000, kernels=True), 8, 2),  # logits among the activations
     (shape(6, 6, 384, 256, 65, kernels=True), 16, 1),  # nearly all of it activations
     (shape(8, 4, 64, 64, 1000, chunk=64, checkpointing=True, kernels=True), 192, 1),
     (shape(4, 4, 128, 64, 65, kernels=True), 12, 1),  # nearly all of it torch

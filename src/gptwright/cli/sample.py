@@ -101,7 +101,7 @@ def command(
 
     folder = run or out_dir or Path(DEFAULT_OUT)
     if not (run or out_dir or folder.exists()):
-        raise click.UsageError(f"name the run folder: gptwright sample RUN (there is no {DEFAULT_OUT} here)")
+        raise click.UsageError("name the run folder: gptwright sample RUN")
     speaker = Speaker.of(folder, checkpoint=options.pop("checkpoint"), device=options.pop("device"))
     prompts = [prompt for given in start for prompt in _prompts(given)] if start else [None]
     samples = [Sample(start=prompt, seed=seed + n) for prompt in prompts for n in range(num_samples)]
