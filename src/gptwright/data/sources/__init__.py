@@ -96,7 +96,7 @@ def _address(source: str) -> DataError:
     return DataError(
         f"{source} is an address, and a corpus is read from files",
         why=f"only {HUB_PREFIX}OWNER/NAME is fetched, with its size said before",
-        fix=f"gptwright prepare {HUB_PREFIX}{name} --out DIR"
+        fix=f"gptwright prepare {typed(HUB_PREFIX + name)} --out DIR"
         if at_hub
         else f"curl -LO {typed(source)}, then its file",
     )
