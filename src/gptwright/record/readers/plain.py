@@ -6,7 +6,8 @@ a mean, in whatever mode, and no time is a step's unless its name or unit says s
 in every epoch becomes a step where the log prints how many an epoch has, and else the lines are numbered in
 order and the evidence says so; where only epochs are counted, steps are epochs, and the evidence says that.
 
-It reads logs that no other reader knows. One line costs some 60 µs: eighteen patterns look at each.
+It reads logs that no other reader knows. One line of 30 to 110 characters costs 0.2 to 0.3 ms (measured,
+AMD EPYC, Zen 3): some twenty patterns look at each.
 """
 
 import math
