@@ -37,6 +37,9 @@ from gptwright.train.description import dataset_facts
 from gptwright.train.start import require_same_tokenizer
 from gptwright.train.state import TrainState
 
+# The default of the schema is nobody's choice, and a folder of that name may lie here by chance.
+NO_DATASET = "nothing says on which data it was trained; the first resume --dataset=NAME decides"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
@@ -75,10 +78,6 @@ class Adopted:
             "tokenizer": self.tokenizer.kind if self.tokenizer is not None else None,
             "notes": list(self.notes),
         }
-
-
-# The default of the schema is nobody's choice, and a folder of that name may lie here by chance.
-NO_DATASET = "nothing says on which data it was trained; the first resume --dataset=NAME decides"
 
 
 def adopt(foreign: ForeignModel, out: Path, given: Mapping[str, Setting]) -> Adopted:

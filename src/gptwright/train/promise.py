@@ -13,6 +13,7 @@ from gptwright.data.dataset import TokenDataset
 from gptwright.facts import Fact, Origin, stated
 from gptwright.hardware.detect import Device
 from gptwright.plan.plan import Plan, make_plan
+from gptwright.train.precision import Precision
 from gptwright.train.products import Choice, Dtype
 from gptwright.train.world import World
 
@@ -23,9 +24,8 @@ def promise_of(
     vocabulary: Fact,
     *,
     world: World,
-    device: Device,
+    precision: Precision,
     choice: Choice | None,
-    dtype: str,
     peak_flops: float,
 ) -> Plan:
     """The plan of a run on the devices and data that it really has.
@@ -37,13 +37,13 @@ def promise_of(
         dataset: what it trains on.
         vocabulary: rows of the token embedding.
         world: the processes that train.
-        device: this one's.
+        precision: this one's device, and the dtype of the products.
         choice: how a CPU multiplies, where that was chosen; a plan by itself only expects a way.
-        dtype: of the products.
-        peak_flops: measured in it, FLOP/s of all processes together, with the threads that they compute with.
+        peak_flops: measured in that dtype, FLOP/s of all processes together, with the threads that they
+            compute with.
     """
     config = loaded.config
-    devices = world.hosts if device.type == "cpu" else world.size
+    devices = world.hosts if precision.device.type == "cpu" else world.size
     facts = {
         "vocab_size": vocabulary,
         "device_count": stated("device_count", devices),
@@ -52,10 +52,10 @@ def promise_of(
     }
     # Our own kernels are always somebody's choice; what a plan expects of them is settled here.
     config = replace(config, kernels=False) if choice is None else choice.way.applied(config)
-    if device.type == "cpu":
+    if precision.device.type == "cpu":
         threads = torch.get_num_threads() * world.size // devices
-        config = replace(config, dtype=cast(Dtype, dtype), threads=threads)
-        facts["peak_flops"] = _peak(peak_flops / devices, dtype)
+        config = replace(config, dtype=cast(Dtype, precision.dtype), threads=threads)
+        facts["peak_flops"] = _peak(peak_flops / devices, precision.dtype)
     return make_plan(config, facts, sources=loaded.sources)
 
 

@@ -194,11 +194,11 @@ def _dataset(run: RunFolder, configured: str, other: str | None) -> TokenDataset
     if other is not None:
         return open_dataset(other)
     recorded = run.read_facts().get("dataset", {}).get("folder")
-    if recorded is None:
-        return open_dataset(configured)
     try:
         return open_dataset(configured)
     except DataError:
+        if recorded is None:
+            raise
         return reopen_dataset(recorded)
 
 

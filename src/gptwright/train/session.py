@@ -120,16 +120,7 @@ def build_session(
     model = _build_model(how.shape, config.seed)
     threads = _choose_threads(config, model, how.precision, load if world.size == 1 else None, before)
     peak_flops = _sum_of_peaks(_peak_of_this_process(how.precision), world)
-    promise = promise_of(
-        loaded,
-        data.dataset,
-        data.vocabulary,
-        world=world,
-        device=device,
-        choice=how.chosen,
-        dtype=how.precision.dtype,
-        peak_flops=peak_flops,
-    )
+    promise = _promise(loaded, data, how, world, peak_flops)
     parallel = choose_parallel(config, world, promise)
     if world.from_first(lambda: _put_start(model, start, data.dataset)):
         for parameter in model.parameters():
@@ -239,6 +230,19 @@ def _choose_threads(
         before=None if before is None else before.threads_on(precision.device.name),
     )
     return [] if threads is None else [threads]
+
+
+def _promise(loaded: LoadedConfig, data: Data, how: _Computation, world: World, peak_flops: float) -> Plan:
+    """The plan of a run that computes so."""
+    return promise_of(
+        loaded,
+        data.dataset,
+        data.vocabulary,
+        world=world,
+        precision=how.precision,
+        choice=how.chosen,
+        peak_flops=peak_flops,
+    )
 
 
 def _facts(
